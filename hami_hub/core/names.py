@@ -1,0 +1,36 @@
+"""The names that HAMi uses on Kubernetes.  Manifests written for it run unmodified, so none of them may change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+NODE_REGISTER = "hami.io/node-nvidia-register"
+DEVICES_ALLOCATED = "hami.io/vgpu-devices-allocated"
+DEVICES_TO_ALLOCATE = "hami.io/vgpu-devices-to-allocate"
+USE_TYPE = "nvidia.com/use-gputype"
+NO_USE_TYPE = "nvidia.com/nouse-gputype"
+USE_UUID = "nvidia.com/use-gpuuuid"
+NO_USE_UUID = "nvidia.com/nouse-gpuuuid"
+NODE_POLICY = "hami.io/node-scheduler-policy"
+GPU_POLICY = "hami.io/gpu-scheduler-policy"
+NODE_LABEL = "gpu"
+NODE_LABEL_VALUE = "on"
+
+ENV_MEMORY_LIMIT = "CUDA_DEVICE_MEMORY_LIMIT"
+ENV_SM_LIMIT = "CUDA_DEVICE_SM_LIMIT"
+ENV_TASK_PRIORITY = "CUDA_TASK_PRIORITY"
+ENV_CORE_POLICY = "GPU_CORE_UTILIZATION_POLICY"
+ENV_SLICE_DIR = "HAMI_SLICE_DIR"
+ENV_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+ENV_NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceNames:
+    """Extended resources; each may be renamed by the chart's value of the same name."""
+
+    count: str = "nvidia.com/gpu"
+    memory: str = "nvidia.com/gpumem"
+    memory_percentage: str = "nvidia.com/gpumem-percentage"
+    cores: str = "nvidia.com/gpucores"
+    priority: str = "nvidia.com/priority"

@@ -1,0 +1,113 @@
+"""Which cards a slice goes to, or by how much each card falls short.  Decides only; `ledger` keeps the books."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from .cards import WHOLE_CORES, CardState, CardUuid
+from .slices import CardPolicy, CardShare, Placement, SliceRequest
+
+
+class Lack(str, Enum):
+    """What a card lacks for a request, in the order in which it is judged."""
+
+    HEALTH = "health"
+    WISH = "wish"  # the request excludes this model or UUID
+    EMPTY = "empty"  # the card is wanted for one slice alone, and others are on it
+    TAKEN = "taken"  # one slice has the card for itself
+    SLICES = "slices"
+    VRAM = "vram"
+    CORES = "cores"
+
+
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """Why one card won't do.  `asked` and `free` are MiB, percent or slices, as `lack` says."""
+
+    uuid: CardUuid
+    model: str
+    lack: Lack
+    asked: int = 0
+    free: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """The request doesn't fit.
+
+    Attributes:
+        request: what was asked.
+        shortfalls: one for each card that won't do.
+        never: it would not fit on these cards even if nobody held anything of them.
+        fitting: how many cards would do; fewer than asked.
+    """
+
+    request: SliceRequest
+    shortfalls: tuple[Shortfall, ...]
+    never: bool
+    fitting: int = 0
+
+
+def place(request: SliceRequest, states: Sequence[CardState]) -> Placement | NoRoom:
+    """The placement of `request` on the cards as they are, without changing anything.
+
+    Of the cards that fit, binpack takes those with the least free VRAM, spread those with the most; ties go to
+    the lowest index.
+    """
+    judged = [(state, shortfall(request, state)) for state in states]
+    fitting = [state for state, lack in judged if lack is None]
+    if len(fitting) < request.cards:
+        return NoRoom(
+            request=request,
+            shortfalls=tuple(lack for _, lack in judged if lack is not None),
+            never=_never(request, states),
+            fitting=len(fitting),
+        )
+    sign = 1 if request.card_policy is CardPolicy.BINPACK else -1
+    fitting.sort(key=lambda state: (sign * state.free_vram, state.card.index))
+    shares = tuple(_share(request, state) for state in fitting[: request.cards])
+    return Placement(shares=shares, priority=request.priority, policy=request.policy)
+
+
+def shortfall(request: SliceRequest, state: CardState) -> Shortfall | None:
+    """What `state`'s card lacks for `request`; None if it fits."""
+    card, vram = state.card, request.vram_of(state.card)
+
+    def lacks(lack: Lack, asked: int = 0, free: int = 0) -> Shortfall:
+        return Shortfall(uuid=card.uuid, model=card.model, lack=lack, asked=asked, free=free)
+
+    if not card.healthy:
+        return lacks(Lack.HEALTH)
+    if not request.wishes.allow(card):
+        return lacks(Lack.WISH)
+    if state.exclusive:
+        return lacks(Lack.TAKEN)
+    if vram > card.vram:
+        return lacks(Lack.VRAM, vram, state.free_vram)
+    if request.exclusive and state.slices:
+        return lacks(Lack.EMPTY, free=state.slices)
+    if state.free_slices < 1:
+        return lacks(Lack.SLICES, 1, 0)
+    if vram > state.free_vram:
+        return lacks(Lack.VRAM, vram, state.free_vram)
+    # A slice without a share of its own would get nothing on a card whose time is all promised.
+    if max(request.cores, 1) > state.free_cores:
+        return lacks(Lack.CORES, request.cores, state.free_cores)
+    return None
+
+
+def _never(request: SliceRequest, states: Sequence[CardState]) -> bool:
+    empty = (CardState(card=state.card) for state in states)
+    return sum(shortfall(request, state) is None for state in empty) < request.cards
+
+
+def _share(request: SliceRequest, state: CardState) -> CardShare:
+    return CardShare(
+        uuid=state.card.uuid,
+        vram=request.vram_of(state.card),
+        cores=WHOLE_CORES if request.whole else request.cores,
+        exclusive=request.exclusive,
+        whole=request.whole,
+    )

@@ -1,0 +1,23 @@
+"""The slice directory shared with the limiter: `limits` says what was granted, `usage` what the slice did.
+
+The layout's only definition is native/libvgpu/include/hami_slice.h; `layout` mirrors it, `writer` makes and resizes
+slices, `reader` shows them.  Bytes are spoken only here: the rest of the project counts in MiB.
+"""
+
+from __future__ import annotations
+
+from .reader import CardView, PageError, ProcessView, Refusal, SliceView, find_slice, read_slice
+from .writer import create_slice, remove_slice, resize_card
+
+__all__ = [
+    "CardView",
+    "PageError",
+    "ProcessView",
+    "Refusal",
+    "SliceView",
+    "create_slice",
+    "find_slice",
+    "read_slice",
+    "remove_slice",
+    "resize_card",
+]

@@ -1,0 +1,197 @@
+"""Showing a slice: its limits, what it holds, who in it holds how much, and what was refused."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TypeVar
+
+from ..core.cards import CardUuid
+from ..core.names import ENV_SLICE_DIR
+from ..core.slices import CorePolicy, Priority
+from ..core.units import Mib, Percent
+from . import layout
+
+# Where a slice is mounted into containers and systemd units; it outranks the environment.
+MOUNTED_SLICE = Path("/run/hami/slice")
+_BYTES_PER_MIB = 1024 * 1024
+
+
+class PageError(ValueError):
+    """A slice directory that is missing, damaged or of another version.  One plain sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class CardView:
+    """One card as the slice has it.  Amounts in MiB, bytes rounded up."""
+
+    uuid: CardUuid
+    limit: Mib
+    used: Mib
+    peak: Mib
+    cores: Percent
+    policy: CorePolicy
+    priority: Priority
+    whole: bool
+    refusals: int
+    overshoots: int
+    throttled_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessView:
+    """One live process of the slice and what it holds of each card, in the order of `SliceView.cards`."""
+
+    pid: int
+    name: str
+    used: tuple[Mib, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One refused allocation; `holders` are the (pid, MiB) that held most."""
+
+    time: datetime
+    card: CardUuid
+    pid: int
+    call: str
+    asked: Mib
+    used: Mib
+    limit: Mib
+    holders: tuple[tuple[int, Mib], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceView:
+    """All that a slice directory says at one moment.  `refusals` are the last few, oldest first."""
+
+    name: str
+    cards: tuple[CardView, ...]
+    processes: tuple[ProcessView, ...]
+    refusals: tuple[Refusal, ...]
+
+
+def find_slice() -> Path | None:
+    """The slice directory that this process is held to, or None outside a slice.
+
+    The same order as the limiter's: what is mounted outranks `$HAMI_SLICE_DIR`.
+    """
+    if MOUNTED_SLICE.exists():
+        return MOUNTED_SLICE
+    named = os.environ.get(ENV_SLICE_DIR)
+    return Path(named) if named else None
+
+
+def read_slice(directory: Path, *, same_pid_namespace: bool = True) -> SliceView:
+    """What the slice in `directory` has and does.
+
+    Args:
+        directory: a slice directory.
+        same_pid_namespace: False when looking into a container from outside, where its PIDs mean nothing: then
+            a slot left by a process that was killed still counts.
+
+    Raises:
+        PageError: no slice there, or a damaged one.
+    """
+    limits = _load(directory / layout.LIMITS_FILE, layout.Limits, layout.LIMITS_MAGIC)
+    usage = _load(directory / layout.USAGE_FILE, layout.Usage, layout.USAGE_MAGIC)
+    if limits.card_count > layout.MAX_CARDS:
+        raise PageError(
+            f"The slice page {directory / layout.LIMITS_FILE} is damaged: it lists {limits.card_count} cards."
+        )
+    slots = [
+        slot
+        for slot in usage.processes[: min(usage.process_high, layout.MAX_PROCESSES)]
+        if slot.owner and (not same_pid_namespace or _alive(slot.owner))
+    ]
+    count = limits.card_count
+    return SliceView(
+        name=limits.name.decode(errors="replace"),
+        cards=tuple(_card(limits.cards[i], usage.cards[i], sum(_held(s, i) for s in slots)) for i in range(count)),
+        processes=tuple(
+            ProcessView(s.owner >> 32, s.comm.decode(errors="replace"), tuple(_mib(_held(s, i)) for i in range(count)))
+            for s in slots
+        ),
+        refusals=_refusals(limits, usage),
+    )
+
+
+_Page = TypeVar("_Page", layout.Limits, layout.Usage)
+
+
+def _load(path: Path, page: type[_Page], magic: int) -> _Page:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise PageError(f"There is no slice page {path}. Start the server again.") from None
+    except OSError as error:
+        raise PageError(f"The slice page {path} can't be read: {error.strerror}.") from None
+    size = ctypes.sizeof(page)
+    if len(content) != size:
+        raise PageError(f"The slice page {path} is damaged: {len(content)} bytes instead of {size}.")
+    loaded = page.from_buffer_copy(content)
+    if loaded.magic != magic or loaded.size != size:
+        raise PageError(f"The slice page {path} is damaged: it doesn't begin as a slice page does.")
+    if loaded.version != layout.PAGE_VERSION:
+        raise PageError(
+            f"The slice page {path} has version {loaded.version}, this program reads {layout.PAGE_VERSION}."
+        )
+    return loaded
+
+
+def _card(limit: layout.CardLimit, usage: layout.CardUsage, used: int) -> CardView:
+    return CardView(
+        uuid=CardUuid(limit.uuid.decode(errors="replace")),
+        limit=Mib(limit.vram // _BYTES_PER_MIB),
+        used=_mib(used),
+        peak=_mib(max(usage.peak, used)),
+        cores=Percent(limit.cores),
+        policy=CorePolicy[layout.PolicyCode(limit.policy).name],
+        priority=Priority(limit.priority),
+        whole=bool(limit.flags & layout.CardFlag.WHOLE),
+        refusals=usage.refusals,
+        overshoots=usage.overshoots,
+        throttled_seconds=usage.throttled_ns / 1e9,
+    )
+
+
+def _refusals(limits: layout.Limits, usage: layout.Usage) -> tuple[Refusal, ...]:
+    # A record still being written has ticket 0.
+    written = sorted((r for r in usage.refusals if r.ticket and r.card < limits.card_count), key=lambda r: r.ticket)
+    return tuple(
+        Refusal(
+            time=datetime.fromtimestamp(r.time_ns / 1e9, tz=timezone.utc),
+            card=CardUuid(limits.cards[r.card].uuid.decode(errors="replace")),
+            pid=r.pid,
+            call=r.call.decode(errors="replace"),
+            asked=_mib(r.asked),
+            used=_mib(r.used),
+            limit=Mib(r.limit // _BYTES_PER_MIB),
+            holders=tuple((h.pid, _mib(h.bytes)) for h in r.holders if h.pid),
+        )
+        for r in written
+    )
+
+
+def _held(slot: layout.Process, card: int) -> int:
+    return int(slot.held[card] + slot.overhead[card])
+
+
+def _mib(amount: int) -> Mib:
+    return Mib(-(-amount // _BYTES_PER_MIB))
+
+
+def _alive(owner: int) -> bool:
+    """Whether the process that claimed a slot still runs: same PID and same start time, and no zombie."""
+    try:
+        stat = Path(f"/proc/{owner >> 32}/stat").read_bytes()
+    except OSError:
+        return False
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    state, threads, started = fields[0], int(fields[17]), int(fields[19])
+    # The first thread may have ended while others still hold memory.
+    ended = state in (b"Z", b"X") and threads <= 1
+    return started & 0xFFFFFFFF == owner & 0xFFFFFFFF and not ended
