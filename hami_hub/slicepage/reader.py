@@ -102,6 +102,11 @@ def read_slice(directory: Path, *, same_pid_namespace: bool = True) -> SliceView
         raise PageError(
             f"The slice page {directory / layout.LIMITS_FILE} is damaged: it lists {limits.card_count} cards."
         )
+    try:
+        for limit in limits.cards[: limits.card_count]:
+            layout.PolicyCode(limit.policy), Priority(limit.priority)
+    except ValueError as error:
+        raise PageError(f"The slice page {directory / layout.LIMITS_FILE} is damaged: {error}.") from None
     slots = [
         slot
         for slot in usage.processes[: min(usage.process_high, layout.MAX_PROCESSES)]

@@ -1,0 +1,58 @@
+"""Hypothesis strategies for cards and slice requests, shared by the tests of `hami_hub.core`."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from hami_hub.core.cards import Card, CardUuid
+from hami_hub.core.slices import CardPolicy, CardShare, CorePolicy, Placement, Priority, SliceId, SliceRequest
+from hami_hub.core.units import Mib, Percent
+
+MODELS = ("Tesla T4", "NVIDIA A10", "NVIDIA H200")
+
+
+@st.composite
+def cards(draw: st.DrawFn, *, max_cards: int = 4) -> list[Card]:
+    count = draw(st.integers(1, max_cards))
+    return [
+        Card(
+            uuid=CardUuid(f"GPU-{index:08d}"),
+            index=index,
+            model=draw(st.sampled_from(MODELS)),
+            vram=Mib(draw(st.sampled_from([4096, 15360, 23028]))),
+            split_count=draw(st.integers(1, 10)),
+            healthy=draw(st.integers(0, 9)) > 0,
+        )
+        for index in range(count)
+    ]
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> SliceRequest:
+    kind = draw(st.sampled_from(["mib", "percent", "whole"]))
+    return SliceRequest(
+        cards=draw(st.integers(1, 3)),
+        vram=Mib(draw(st.integers(1, 25_000))) if kind == "mib" else None,
+        vram_percent=Percent(draw(st.integers(1, 100))) if kind == "percent" else None,
+        cores=Percent(draw(st.sampled_from([0, 1, 10, 25, 50, 99, 100]))),
+        priority=draw(st.sampled_from(Priority)),
+        policy=draw(st.sampled_from(CorePolicy)),
+        card_policy=draw(st.sampled_from(CardPolicy)),
+    )
+
+
+holders = st.sampled_from([SliceId(f"user{i}/") for i in range(8)])
+
+shares = st.builds(
+    CardShare,
+    uuid=st.from_regex(r"GPU-[0-9a-f]{8}", fullmatch=True).map(CardUuid),
+    vram=st.integers(1, 200_000).map(Mib),
+    cores=st.integers(0, 99).map(Percent),
+)
+
+placements = st.builds(
+    Placement,
+    shares=st.lists(shares, max_size=4).map(tuple),
+    priority=st.sampled_from(Priority),
+    policy=st.sampled_from(CorePolicy),
+)
