@@ -1,0 +1,181 @@
+"""Chromium, and the hubs it looks at."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+IMAGES = HERE.parents[1] / "docs" / "images"
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+def chromium_path() -> str | None:
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ours = [item for item in items if HERE in item.path.parents]
+    if not ours:
+        return
+    missing = pytest.mark.skip(reason="browser tests: no Chromium here; on Debian: apt-get install chromium")
+    for item in ours:
+        item.add_marker("browser")
+        if chromium_path() is None:
+            item.add_marker(missing)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=CHROMIUM_FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def new_page(chromium) -> Iterator[Callable]:
+    """A page in a fresh profile; arguments as of playwright's `new_context`."""
+    contexts = []
+
+    def make(**options):
+        contexts.append(chromium.new_context(**{"viewport": {"width": 1100, "height": 900}, **options}))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(20_000)
+        return page
+
+    yield make
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="session")
+def picture() -> Callable:
+    """Keep a picture of a page for the docs, if HAMI_SCREENSHOTS=1."""
+
+    def keep(page, name: str, **options) -> None:
+        if os.environ.get("HAMI_SCREENSHOTS") == "1":
+            IMAGES.mkdir(parents=True, exist_ok=True)
+            page.screenshot(path=IMAGES / f"{name}.png", **options)
+
+    return keep
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A running `hami-hub demo` on a simulated T4."""
+
+    url: str
+    password: str
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def wait_for_hub(url: str, process: subprocess.Popen, log: Path, patience: float = 60) -> None:
+    """Return when the hub at `url` shows its login page."""
+    end = time.monotonic() + patience
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{url}/hub/login", timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise RuntimeError(f"The hub at {url} didn't come up:\n{log.read_text()[-4000:]}")
+
+
+def end_group(process: subprocess.Popen) -> None:
+    """End a process that leads its own group, and all that it started in that group."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(15)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            continue
+
+
+@pytest.fixture(scope="module")
+def form_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a hub that shows `form_scenes`: any account logs in without a password."""
+    folder = tmp_path_factory.mktemp("form-hub")
+    public, hub, api = free_ports(3)
+    url = f"http://127.0.0.1:{public}"
+    environment = {
+        **os.environ,
+        "FORM_HUB_URL": url,
+        "FORM_HUB_PORT": str(hub),
+        "FORM_HUB_PROXY": f"http://127.0.0.1:{api}",
+    }
+    log = folder / "hub.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "jupyterhub", "-f", str(HERE / "form_hub_config.py")],
+            cwd=folder,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        wait_for_hub(url, process, log)
+        yield url
+    finally:
+        end_group(process)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """The real demo, ended as a person ends it: by Ctrl-C."""
+    folder = tmp_path_factory.mktemp("demo")
+    (port,) = free_ports(1)
+    url, log = f"http://127.0.0.1:{port}", folder / "demo.log"
+    command = [
+        sys.executable,
+        "-m",
+        "hami_hub.cli",
+        "demo",
+        "--simulated",
+        f"--port={port}",
+        f"--dir={folder / 'demo'}",
+    ]
+    with log.open("w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=folder, start_new_session=True)
+    try:
+        wait_for_hub(url, process, log)
+        yield Demo(url, (folder / "demo" / "password").read_text().strip())
+    finally:
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(40)
+        end_group(process)
