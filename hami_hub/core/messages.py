@@ -57,6 +57,23 @@ def why_no_room(no_room: NoRoom) -> str:
     return f"{asked} {'are' if no_room.request.cards > 1 else 'is'} not free now: {reasons}. {_way_out(no_room)}"
 
 
+def promised_to_others(ahead: int) -> str:
+    """Why a request waits although it would fit."""
+    return f"There is room, but {_count(ahead, 'server')} ahead of you {'waits' if ahead == 1 else 'wait'} for it."
+
+
+def in_line(position: int, reason: str) -> str:
+    """Where in line somebody is, and why they wait."""
+    return f"You are {_ordinal(position)} in line. {reason}"
+
+
+def waited_in_vain(request: SliceRequest, seconds: float, reason: str) -> str:
+    """The end of a wait that came to nothing; of no wait at all, just the reason."""
+    if not seconds:
+        return reason
+    return f"{_capital(describe_request(request))} did not come free in {_duration(seconds)}. {reason}"
+
+
 def largest_fit(states: Iterable[CardState], request: SliceRequest) -> Mib:
     """The most VRAM on one card that a request like this could have now; 0 if no card takes another slice."""
     fits = (
@@ -74,6 +91,8 @@ def _reason(shortfall: Shortfall) -> str:
     name = f"the {shortfall.model}"
     if shortfall.lack is Lack.VRAM:
         return f"{name} has {format_vram(Mib(shortfall.free))} free, {format_vram(Mib(shortfall.asked))} are asked for"
+    if shortfall.lack is Lack.SIZE:
+        return f"{name} has {format_vram(Mib(shortfall.free))} in all, {format_vram(Mib(shortfall.asked))} are asked for"
     return {
         Lack.HEALTH: f"{name} is out of order",
         Lack.WISH: f"{name} is not a card that was asked for",
@@ -85,11 +104,12 @@ def _reason(shortfall: Shortfall) -> str:
 
 
 def _way_out(no_room: NoRoom) -> str:
-    frees = [s.free for s in no_room.shortfalls if s.lack is Lack.VRAM and s.free]
     if no_room.never:
-        return (
-            "Pick less, or a profile without a GPU." if frees or no_room.request.cards > 1 else "Pick another profile."
-        )
+        sizes = [s.free for s in no_room.shortfalls if s.lack is Lack.SIZE and s.free]
+        if sizes and no_room.request.cards == 1:
+            return f"Pick {format_vram(Mib(max(sizes)))} or less, or a profile without a GPU."
+        return "Pick another profile."
+    frees = [s.free for s in no_room.shortfalls if s.lack is Lack.VRAM and s.free]
     if frees and not no_room.request.exclusive:
         return f"Pick {format_vram(Mib(max(frees)))} or less, or wait until a server stops."
     return "Wait until a server stops, or pick another profile."
@@ -111,6 +131,16 @@ def _distinct(shortfalls: Sequence[Shortfall]) -> list[Shortfall]:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _ordinal(number: int) -> str:
+    teen = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+
+
+def _duration(seconds: float) -> str:
+    whole = round(seconds)
+    return _count(whole // 60, "minute") if whole >= 60 and whole % 60 == 0 else _count(whole, "second")
 
 
 def _capital(text: str) -> str:

@@ -15,6 +15,7 @@ class Lack(str, Enum):
 
     HEALTH = "health"
     WISH = "wish"  # the request excludes this model or UUID
+    SIZE = "size"  # more is asked for than the card has in all
     EMPTY = "empty"  # the card is wanted for one slice alone, and others are on it
     TAKEN = "taken"  # one slice has the card for itself
     SLICES = "slices"
@@ -39,8 +40,8 @@ class NoRoom:
 
     Attributes:
         request: what was asked.
-        shortfalls: one for each card that won't do.
         never: it would not fit on these cards even if nobody held anything of them.
+        shortfalls: one for each card that won't do now, or, when `never`, that wouldn't do empty either.
         fitting: how many cards would do; fewer than asked.
     """
 
@@ -56,15 +57,9 @@ def place(request: SliceRequest, states: Sequence[CardState]) -> Placement | NoR
     Of the cards that fit, binpack takes those with the least free VRAM, spread those with the most; ties go to
     the lowest index.
     """
-    judged = [(state, shortfall(request, state)) for state in states]
-    fitting = [state for state, lack in judged if lack is None]
+    fitting = [state for state in states if shortfall(request, state) is None]
     if len(fitting) < request.cards:
-        return NoRoom(
-            request=request,
-            shortfalls=tuple(lack for _, lack in judged if lack is not None),
-            never=_never(request, states),
-            fitting=len(fitting),
-        )
+        return _no_room(request, states)
     sign = 1 if request.card_policy is CardPolicy.BINPACK else -1
     fitting.sort(key=lambda state: (sign * state.free_vram, state.card.index))
     shares = tuple(_share(request, state) for state in fitting[: request.cards])
@@ -82,10 +77,10 @@ def shortfall(request: SliceRequest, state: CardState) -> Shortfall | None:
         return lacks(Lack.HEALTH)
     if not request.wishes.allow(card):
         return lacks(Lack.WISH)
+    if vram > card.vram:
+        return lacks(Lack.SIZE, vram, card.vram)
     if state.exclusive:
         return lacks(Lack.TAKEN)
-    if vram > card.vram:
-        return lacks(Lack.VRAM, vram, state.free_vram)
     if request.exclusive and state.slices:
         return lacks(Lack.EMPTY, free=state.slices)
     if state.free_slices < 1:
@@ -98,9 +93,17 @@ def shortfall(request: SliceRequest, state: CardState) -> Shortfall | None:
     return None
 
 
-def _never(request: SliceRequest, states: Sequence[CardState]) -> bool:
-    empty = (CardState(card=state.card) for state in states)
-    return sum(shortfall(request, state) is None for state in empty) < request.cards
+def _no_room(request: SliceRequest, states: Sequence[CardState]) -> NoRoom:
+    now = [shortfall(request, state) for state in states]
+    empty = [shortfall(request, CardState(card=state.card)) for state in states]
+    never = empty.count(None) < request.cards
+    judged = empty if never else now
+    return NoRoom(
+        request=request,
+        shortfalls=tuple(lack for lack in judged if lack is not None),
+        never=never,
+        fitting=judged.count(None),
+    )
 
 
 def _share(request: SliceRequest, state: CardState) -> CardShare:

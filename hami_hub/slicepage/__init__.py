@@ -7,6 +7,7 @@ slices, `reader` shows them.  Bytes are spoken only here: the rest of the projec
 from __future__ import annotations
 
 from .reader import CardView, PageError, ProcessView, Refusal, SliceView, find_slice, read_slice
+from .recover import claimed_pids, read_placement
 from .writer import create_slice, remove_slice, resize_card
 
 __all__ = [
@@ -15,8 +16,10 @@ __all__ = [
     "ProcessView",
     "Refusal",
     "SliceView",
+    "claimed_pids",
     "create_slice",
     "find_slice",
+    "read_placement",
     "read_slice",
     "remove_slice",
     "resize_card",

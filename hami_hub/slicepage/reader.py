@@ -96,8 +96,8 @@ def read_slice(directory: Path, *, same_pid_namespace: bool = True) -> SliceView
     Raises:
         PageError: no slice there, or a damaged one.
     """
-    limits = _load(directory / layout.LIMITS_FILE, layout.Limits, layout.LIMITS_MAGIC)
-    usage = _load(directory / layout.USAGE_FILE, layout.Usage, layout.USAGE_MAGIC)
+    limits = load_page(directory / layout.LIMITS_FILE, layout.Limits, layout.LIMITS_MAGIC)
+    usage = load_page(directory / layout.USAGE_FILE, layout.Usage, layout.USAGE_MAGIC)
     if limits.card_count > layout.MAX_CARDS:
         raise PageError(
             f"The slice page {directory / layout.LIMITS_FILE} is damaged: it lists {limits.card_count} cards."
@@ -127,7 +127,12 @@ def read_slice(directory: Path, *, same_pid_namespace: bool = True) -> SliceView
 _Page = TypeVar("_Page", layout.Limits, layout.Usage)
 
 
-def _load(path: Path, page: type[_Page], magic: int) -> _Page:
+def load_page(path: Path, page: type[_Page], magic: int) -> _Page:
+    """A copy of the page in the file `path`.
+
+    Raises:
+        PageError: no file, or not such a page.
+    """
     try:
         content = path.read_bytes()
     except FileNotFoundError:

@@ -59,10 +59,15 @@ def test_a_request_in_a_few_words(request_: SliceRequest | None, says: str) -> N
             "Pick 3 GiB or less, or wait until a server stops.",
             id="not now"),
         pytest.param(
-            SliceRequest(vram=Mib(16384)), [state()],
-            "16 GiB can never fit here: the Tesla T4 has 15 GiB free, 16 GiB are asked for. "
-            "Pick less, or a profile without a GPU.",
+            SliceRequest(vram=Mib(16384)), [state(8, slices=2)],
+            "16 GiB can never fit here: the Tesla T4 has 15 GiB in all, 16 GiB are asked for. "
+            "Pick 15 GiB or less, or a profile without a GPU.",
             id="never"),
+        pytest.param(
+            SliceRequest(vram=Mib(1024), cards=2), [state(15, slices=2)],
+            "2 cards of 1 GiB each can never fit here: 2 cards are asked for, this machine has 1. "
+            "Pick another profile.",
+            id="more cards than there are"),
         pytest.param(
             SliceRequest(), [state(4, slices=1)],
             "The whole card is not free now: the Tesla T4 is shared by 1 other server. "

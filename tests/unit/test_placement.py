@@ -34,7 +34,7 @@ def gib(amount: int, cores: int = 0, **more: object) -> SliceRequest:
         pytest.param(gib(4), state(), None, id="empty card"),
         pytest.param(gib(4), state(used=11264, slices=3), None, id="exactly what is left"),
         pytest.param(gib(5), state(used=11264, slices=3), Lack.VRAM, id="one GiB too much"),
-        pytest.param(gib(16), state(), Lack.VRAM, id="more than the card"),
+        pytest.param(gib(16), state(), Lack.SIZE, id="more than the card"),
         pytest.param(gib(1, 50), state(cores=50, slices=1), None, id="exactly the cores left"),
         pytest.param(gib(1, 51), state(cores=50, slices=1), Lack.CORES, id="one percent too much"),
         pytest.param(gib(1), state(cores=100, slices=2), Lack.CORES, id="no share on a card that is all promised"),
