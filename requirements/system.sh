@@ -1,0 +1,51 @@
+#!/bin/sh
+# What the machine itself must have: `system.sh python compiler chromium` checks each, in this order.
+# What is missing is installed where that is possible without asking (root on Debian and Ubuntu); elsewhere one
+# sentence says what to do.  Chromium is only for the browser tests: its absence is no error.
+set -eu
+
+PYTHON=${PYTHON:-python3}
+
+# by_apt PACKAGE...: install, or fail
+by_apt() {
+    [ "$(id -u)" = 0 ] && command -v apt-get > /dev/null || return 1
+    echo "Installing $*"
+    apt="env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0"
+    # without a list of packages, or with an old one, the first try fails
+    $apt install -y --no-install-recommends "$@" < /dev/null > /dev/null 2>&1 && return
+    $apt update < /dev/null > /dev/null && $apt install -y --no-install-recommends "$@" < /dev/null > /dev/null
+}
+
+stop() {
+    echo "$1" >&2
+    exit 1
+}
+
+python_runs() { $PYTHON -c "$1" > /dev/null 2>&1; }
+
+need_python() {
+    command -v "$PYTHON" > /dev/null || by_apt python3 python3-venv ||
+        stop "There is no $PYTHON. Install Python 3.10 or newer, on Debian and Ubuntu the packages python3 and python3-venv."
+    python_runs 'import sys; sys.exit(sys.version_info < (3, 10))' ||
+        stop "$PYTHON is $($PYTHON -V 2>&1), HAMi Hub needs 3.10 or newer. Name a newer one: make PYTHON=python3.12"
+    # Debian leaves ensurepip out of python3; the package is named after the version
+    python_runs 'import ensurepip, venv' || by_apt "$($PYTHON -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')" ||
+        stop "$PYTHON can't make virtual environments. Install the package python3-venv."
+}
+
+compiles() { printf '#include <stdio.h>\nint main(void) { return 0; }\n' | cc -x c - -o /dev/null 2> /dev/null; }
+
+need_compiler() {
+    compiles || by_apt gcc libc6-dev ||
+        stop "There is no working C compiler. Install one, on Debian and Ubuntu the package build-essential."
+}
+
+need_chromium() {
+    [ -x /usr/bin/chromium ] && return
+    # Ubuntu's package of that name is only a pointer to a snap
+    grep -qs '^ID=debian' /etc/os-release && by_apt chromium fonts-liberation || true
+}
+
+for what in "$@"; do
+    "need_$what"
+done
