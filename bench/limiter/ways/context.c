@@ -1,0 +1,48 @@
+// Contexts: each takes VRAM before anything is allocated.
+#include "way.h"
+
+static CUresult create(CUcontext *context)
+{
+#if CUDA_VERSION >= 13000
+    return cuCtxCreate(context, NULL, 0, 0);
+#else
+    return cuCtxCreate(context, 0, 0);
+#endif
+}
+
+// The primary context alone: what the runner measures a context by.
+static void context_alone(void)
+{
+    open_card();
+}
+
+static void contexts(void)
+{
+    open_card();
+    CUcontext context;
+    for (uint64_t held = context_bytes; held < goal; held += context_bytes)
+        if (!granted("cuCtxCreate", create(&context), context_bytes))
+            return;
+}
+
+static void only_a_context(int index)
+{
+    (void)index;
+    open_card();
+    granted("cuDevicePrimaryCtxRetain", CUDA_SUCCESS, context_bytes);
+}
+
+static void contexts_of_children(void)
+{
+    int count = (int)(goal / context_bytes);
+    for (int i = 0; i < count; i++)
+        start_child(only_a_context, i);
+    await_children();
+}
+
+const struct way context_ways[] = {
+    {"context_alone", context_alone},
+    {"contexts", contexts},
+    {"contexts_of_children", contexts_of_children},
+    {0},
+};

@@ -1,0 +1,107 @@
+// Memory that passes from one process to another: whoever made it dies, whoever got it takes a slice's worth besides.
+#include "way.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define SHARED (limit / 5 * 3 / PIECE * PIECE)
+
+static int ends[2];
+static CUipcMemHandle *ipc;
+
+static void send_descriptor(int descriptor)
+{
+    char byte = 0, control[CMSG_SPACE(sizeof descriptor)] = {0};
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    *header =
+        (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof descriptor), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+    if (sendmsg(ends[1], &message, 0) != 1)
+        broken("sendmsg");
+}
+
+// -1: nothing was sent.
+static int receive_descriptor(void)
+{
+    int descriptor;
+    char byte, control[CMSG_SPACE(sizeof descriptor)];
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    if (recvmsg(ends[0], &message, MSG_DONTWAIT) != 1 || !CMSG_FIRSTHDR(&message))
+        return -1;
+    memcpy(&descriptor, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof descriptor);
+    return descriptor;
+}
+
+static void export_physical(int index)
+{
+    (void)index;
+    CUmemAllocationProp props = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+    };
+    CUmemGenericAllocationHandle handle;
+    int descriptor;
+    open_card();
+    if (!granted("cuMemCreate", cuMemCreate(&handle, SHARED, &props, 0), SHARED))
+        return;
+    CUresult result = cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    need("cuMemExportToShareableHandle", result);
+    send_descriptor(descriptor);
+}
+
+static void vmm_import(void)
+{
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends))
+        broken("socketpair");
+    start_child(export_physical, 0);
+    await_children();
+    int descriptor = receive_descriptor();
+    if (descriptor < 0)
+        return;
+    CUmemGenericAllocationHandle handle;
+    open_card();
+    CUresult result = cuMemImportFromShareableHandle(&handle, (void *)(uintptr_t)descriptor,
+                                                     CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    close(descriptor);
+    kill_child(0);
+    if (!granted("cuMemImportFromShareableHandle", result, 0))
+        gave_back(SHARED);
+    fill(goal);
+}
+
+static void export_pointer(int index)
+{
+    (void)index;
+    CUdeviceptr pointer;
+    open_card();
+    if (granted("cuMemAlloc", cuMemAlloc(&pointer, SHARED), SHARED))
+        need("cuIpcGetMemHandle", cuIpcGetMemHandle(ipc, pointer));
+}
+
+static void ipc_open(void)
+{
+    CUdeviceptr pointer;
+    ipc = share_with_children(sizeof *ipc);
+    start_child(export_pointer, 0);
+    await_children();
+    open_card();
+    CUresult result = cuIpcOpenMemHandle(&pointer, *ipc, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    bool opened = granted("cuIpcOpenMemHandle", result, 0);
+    kill_child(0);
+    if (!opened)
+        gave_back(SHARED);
+    fill(goal);
+}
+
+const struct way share_ways[] = {
+    {"vmm_import", vmm_import},
+    {"ipc_open", ipc_open},
+    {0},
+};
