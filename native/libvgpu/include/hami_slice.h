@@ -21,17 +21,17 @@
 #endif
 
 #define HAMI_LIMITS_MAGIC UINT64_C(0x54494d494c4d4148) // "HAMLIMIT"
-#define HAMI_USAGE_MAGIC UINT64_C(0x4547415355494d48)  // "HMIUSAGE"
+#define HAMI_USAGE_MAGIC  UINT64_C(0x4547415355494d48) // "HMIUSAGE"
 #define HAMI_PAGE_VERSION 1u
 
-#define HAMI_MAX_CARDS 16
+#define HAMI_MAX_CARDS     16
 #define HAMI_MAX_PROCESSES 1024
-#define HAMI_MAX_REFUSALS 16 // the last so many are kept
-#define HAMI_MAX_HOLDERS 4   // processes named in one refusal, largest first
-#define HAMI_UUID_SIZE 64    // "GPU-<uuid>" or "MIG-<uuid>", NUL-terminated
-#define HAMI_NAME_SIZE 64
-#define HAMI_CALL_SIZE 32
-#define HAMI_COMM_SIZE 16
+#define HAMI_MAX_REFUSALS  16 // the last so many are kept
+#define HAMI_MAX_HOLDERS   4  // processes named in one refusal, largest first
+#define HAMI_UUID_SIZE     64 // "GPU-<uuid>" or "MIG-<uuid>", NUL-terminated
+#define HAMI_NAME_SIZE     64
+#define HAMI_CALL_SIZE     32
+#define HAMI_COMM_SIZE     16
 
 // GPU_CORE_UTILIZATION_POLICY
 enum hami_core_policy {
@@ -51,8 +51,8 @@ enum hami_card_flag {
 };
 
 struct hami_card_limit {
-    char uuid[HAMI_UUID_SIZE]; // cards are matched by UUID, never by index
-    HAMI_ATOMIC(uint64_t) vram; // bytes
+    char uuid[HAMI_UUID_SIZE];   // cards are matched by UUID, never by index
+    HAMI_ATOMIC(uint64_t) vram;  // bytes
     HAMI_ATOMIC(uint32_t) cores; // percent of the card's time, 0 or 100: no core limit
     uint32_t policy;             // enum hami_core_policy
     uint32_t priority;           // enum hami_priority
@@ -75,12 +75,12 @@ struct hami_limits {
 // What a slice did on one card.  What it holds *now* is not here: it is the sum over the process slots,
 // so that no counter can drift from the truth when a process dies between two instructions.
 struct hami_card_usage {
-    HAMI_ATOMIC(uint64_t) peak;            // bytes, highest sum seen
-    HAMI_ATOMIC(uint64_t) refusals;        // allocations refused
-    HAMI_ATOMIC(uint64_t) overshoots;      // times a cost known only afterwards had to be undone
-    HAMI_ATOMIC(uint64_t) throttled_ns;    // time that launches waited for the core share
-    HAMI_ATOMIC(uint64_t) used_ns;         // card time charged
-    HAMI_ATOMIC(uint64_t) last_launch_ns;  // CLOCK_MONOTONIC, 0: never
+    HAMI_ATOMIC(uint64_t) peak;           // bytes, highest sum seen
+    HAMI_ATOMIC(uint64_t) refusals;       // allocations refused
+    HAMI_ATOMIC(uint64_t) overshoots;     // times a cost known only afterwards had to be undone
+    HAMI_ATOMIC(uint64_t) throttled_ns;   // time that launches waited for the core share
+    HAMI_ATOMIC(uint64_t) used_ns;        // card time charged
+    HAMI_ATOMIC(uint64_t) last_launch_ns; // CLOCK_MONOTONIC, 0: never
     HAMI_ATOMIC(uint64_t) reserved[10];
 };
 
@@ -92,8 +92,8 @@ struct hami_card_usage {
 // A slot whose owner is dead counts as empty; whoever notices may clear it.
 struct hami_process {
     HAMI_ATOMIC(uint64_t) owner;
-    HAMI_ATOMIC(uint64_t) reaper; // owner word of the process that clears this slot, 0: nobody
-    char comm[HAMI_COMM_SIZE];    // name of the program, NUL-terminated
+    HAMI_ATOMIC(uint64_t) reaper;                   // owner word of the process that clears this slot, 0: nobody
+    char comm[HAMI_COMM_SIZE];                      // name of the program, NUL-terminated
     HAMI_ATOMIC(uint64_t) held[HAMI_MAX_CARDS];     // bytes allocated, as the driver rounds them
     HAMI_ATOMIC(uint64_t) overhead[HAMI_MAX_CARDS]; // bytes of contexts, modules, stacks: as the driver shows
     uint64_t reserved[12];
@@ -123,7 +123,7 @@ struct hami_refusal {
 struct hami_usage {
     uint64_t magic;
     uint32_t version;
-    uint32_t size; // sizeof(struct hami_usage)
+    uint32_t size;                      // sizeof(struct hami_usage)
     HAMI_ATOMIC(uint32_t) process_high; // slots at and above this index were never used
     uint32_t zero;
     HAMI_ATOMIC(uint64_t) refusal_count; // refusals[n % HAMI_MAX_REFUSALS] is the n-th

@@ -1,0 +1,240 @@
+#include "footprint.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "capture.h"
+#include "cards.h"
+#include "driver.h"
+#include "graph.h"
+#include "member.h"
+#include "pool.h"
+
+#define INTERVAL_NS UINT64_C(100000000)
+#define TRIES       4
+// Without any NVML a first context can't be measured.  Rather too much than a way to take VRAM for nothing.
+#define BLIND_CONTEXT (UINT64_C(512) << 20)
+#define FIRST_ROOM    64 // processes on one card; more are asked for again
+
+static pthread_mutex_t comparing = PTHREAD_MUTEX_INITIALIZER;
+
+enum way { WAY_UNKNOWN, WAY_FIGURE, WAY_DIFFERENCE };
+
+static struct {
+    _Atomic uint32_t in_flight;
+    _Atomic uint32_t generation; // operations finished
+    _Atomic int64_t hidden;
+    _Atomic uint64_t last_ns;
+    _Atomic bool doubted;
+    _Atomic int way; // enum way
+} cards[HAMI_MAX_CARDS];
+
+void footprint_enter(int card)
+{
+    atomic_fetch_add(&cards[card].in_flight, 1);
+}
+
+void footprint_leave(int card)
+{
+    atomic_fetch_add(&cards[card].generation, 1);
+    atomic_fetch_sub(&cards[card].in_flight, 1);
+}
+
+void footprint_hide(int card, int64_t bytes)
+{
+    atomic_fetch_add(&cards[card].hidden, bytes);
+}
+
+void footprint_doubt(int card)
+{
+    atomic_store_explicit(&cards[card].doubted, true, memory_order_relaxed);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+typedef nvmlReturn_t (*list_processes)(nvmlDevice_t, unsigned *, nvmlProcessInfo_t *);
+
+// The figure of this process in one list.  0: not in it, -1: no figures here.
+static int find_in_list(list_processes list, nvmlDevice_t handle, uint64_t *bytes)
+{
+    nvmlProcessInfo_t few[FIRST_ROOM], *infos = few;
+    unsigned count = FIRST_ROOM;
+    nvmlReturn_t result = list(handle, &count, infos);
+    while (result == NVML_ERROR_INSUFFICIENT_SIZE) {
+        count = count * 2 + FIRST_ROOM;
+        nvmlProcessInfo_t *more = realloc(infos == few ? NULL : infos, count * sizeof *more);
+        if (!more)
+            break;
+        infos = more;
+        result = list(handle, &count, infos);
+    }
+    int found = result == NVML_SUCCESS ? 0 : -1;
+    unsigned self = (unsigned)getpid();
+    for (unsigned i = 0; found == 0 && i < count; i++) {
+        if (infos[i].pid != self)
+            continue;
+        *bytes = infos[i].usedGpuMemory;
+        found = *bytes == (uint64_t)NVML_VALUE_NOT_AVAILABLE ? -1 : 1;
+    }
+    if (infos != few)
+        free(infos);
+    return found;
+}
+
+// 1: `bytes` is ours; 0: NVML works and doesn't list us; -1: no figures.
+static int read_figure(int card, uint64_t *bytes)
+{
+    nvmlDevice_t handle;
+    *bytes = 0;
+    // version 2 has the same layout as 3; older drivers have neither
+    bool third = NVML_HAS(nvmlDeviceGetComputeRunningProcesses_v3);
+    if (!cards_nvml_handle(card, &handle) || (!third && !NVML_HAS(nvmlDeviceGetComputeRunningProcesses_v2)))
+        return -1;
+    int found = find_in_list(third ? NVML_REAL(nvmlDeviceGetComputeRunningProcesses_v3)
+                                   : NVML_REAL(nvmlDeviceGetComputeRunningProcesses_v2),
+                             handle, bytes);
+    if (found == 0 && NVML_HAS(nvmlDeviceGetMPSComputeRunningProcesses_v3) &&
+        find_in_list(NVML_REAL(nvmlDeviceGetMPSComputeRunningProcesses_v3), handle, bytes) == 1)
+        found = 1;
+    return found;
+}
+
+static uint64_t visible(const struct ledger *ledger, int card)
+{
+    int64_t shown = (int64_t)atomic_load(&ledger->self->held[card]) - atomic_load(&cards[card].hidden);
+    return shown > 0 ? (uint64_t)shown : 0;
+}
+
+// Pools and graphs give memory back by themselves: their charges must not be older than the figure.
+static void settle_estimates(int card)
+{
+    pool_refresh(card);
+    graph_refresh(card);
+}
+
+// With the figure and the ledger read while nothing was under way, the overhead is exact.  With operations under way it is
+// only raised, and looked at again soon.  One thread at a time, so that an older result never replaces a newer one.
+static bool compare_with_figure(struct ledger *ledger, int card)
+{
+    uint64_t figure = 0, shown = 0;
+    for (int i = 0; i < TRIES; i++) {
+        uint32_t generation = atomic_load(&cards[card].generation);
+        bool quiet = atomic_load(&cards[card].in_flight) == 0;
+        settle_estimates(card);
+        shown = visible(ledger, card);
+        int found = read_figure(card, &figure);
+        settle_estimates(card);
+        if (found < 0)
+            return false;
+        if (found == 0 && atomic_load(&cards[card].way) != WAY_FIGURE)
+            return false;
+        atomic_store(&cards[card].way, WAY_FIGURE);
+        quiet = quiet && atomic_load(&cards[card].in_flight) == 0 &&
+                atomic_load(&cards[card].generation) == generation && visible(ledger, card) == shown;
+        if (quiet) {
+            ledger_set_overhead(ledger, (unsigned)card, figure > shown ? figure - shown : 0);
+            return true;
+        }
+    }
+    if (figure > shown && figure - shown > atomic_load(&ledger->self->overhead[card]))
+        ledger_set_overhead(ledger, (unsigned)card, figure - shown);
+    footprint_doubt(card);
+    return true;
+}
+
+static bool refresh_by_figure(struct ledger *ledger, int card)
+{
+    pthread_mutex_lock(&comparing);
+    bool done = compare_with_figure(ledger, card);
+    pthread_mutex_unlock(&comparing);
+    return done;
+}
+
+void footprint_refresh(int card)
+{
+    struct ledger *ledger = member_ledger();
+    if (!ledger || atomic_load(&cards[card].way) == WAY_DIFFERENCE)
+        return;
+    atomic_store_explicit(&cards[card].doubted, false, memory_order_relaxed);
+    atomic_store_explicit(&cards[card].last_ns, now_ns(), memory_order_relaxed);
+    refresh_by_figure(ledger, card);
+}
+
+void footprint_refresh_sometimes(int card)
+{
+    bool doubted = atomic_load_explicit(&cards[card].doubted, memory_order_relaxed);
+    if (doubted || now_ns() - atomic_load_explicit(&cards[card].last_ns, memory_order_relaxed) > INTERVAL_NS)
+        footprint_refresh(card);
+}
+
+static uint64_t card_in_use(int card)
+{
+    nvmlDevice_t handle;
+    nvmlMemory_t memory;
+    if (cards_nvml_handle(card, &handle) && NVML_REAL(nvmlDeviceGetMemoryInfo)(handle, &memory) == NVML_SUCCESS)
+        return memory.used;
+    size_t free_bytes, total;
+    CUstreamCaptureMode mode = capture_relax();
+    CUresult result = REAL(cuMemGetInfo_v2)(&free_bytes, &total);
+    capture_restore(mode);
+    return result == CUDA_SUCCESS ? total - free_bytes : 0;
+}
+
+void footprint_before(struct measure *measure, int card)
+{
+    measure->card = card;
+    measure->before = 0;
+    measure->makes_context = false;
+    if (card >= 0 && atomic_load(&cards[card].way) != WAY_FIGURE)
+        measure->before = card_in_use(card);
+}
+
+uint64_t footprint_after(const struct measure *measure)
+{
+    int card = measure->card;
+    struct ledger *ledger = card >= 0 ? member_ledger() : NULL;
+    if (!ledger)
+        return 0;
+    if (atomic_load(&cards[card].way) != WAY_DIFFERENCE) {
+        if (refresh_by_figure(ledger, card))
+            return 0;
+        if (measure->makes_context)
+            atomic_store(&cards[card].way, WAY_DIFFERENCE);
+    }
+    uint64_t after = card_in_use(card);
+    uint64_t cost = measure->before && after > measure->before ? after - measure->before : 0;
+    if (!measure->before && measure->makes_context)
+        cost = BLIND_CONTEXT;
+    if (!cost)
+        return 0;
+    ledger_set_overhead(ledger, (unsigned)card, atomic_load(&ledger->self->overhead[card]) + cost);
+    return cost;
+}
+
+void footprint_forget(int card, uint64_t bytes)
+{
+    struct ledger *ledger = card >= 0 && bytes ? member_ledger() : NULL;
+    if (!ledger)
+        return;
+    uint64_t now = atomic_load(&ledger->self->overhead[card]);
+    ledger_set_overhead(ledger, (unsigned)card, now > bytes ? now - bytes : 0);
+}
+
+void footprint_after_fork(void)
+{
+    pthread_mutex_init(&comparing, NULL);
+    for (int card = 0; card < HAMI_MAX_CARDS; card++) {
+        atomic_store(&cards[card].in_flight, 0);
+        atomic_store(&cards[card].hidden, 0);
+        atomic_store(&cards[card].last_ns, 0);
+        atomic_store(&cards[card].way, WAY_UNKNOWN);
+    }
+}

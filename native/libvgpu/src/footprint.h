@@ -1,0 +1,47 @@
+// What the driver itself says this process holds on a card, and what of it nobody has charged yet.
+//
+// Contexts, modules, stacks, printf buffers and whatever slipped past have no size that can be known beforehand.  NVML's figure
+// for our own process does, to the MiB, so   overhead = figure - (held - what the figure never shows).   It is measured after
+// every call that takes such memory, before every refusal, and now and then between.
+// Where NVML can't name this process (a PID namespace it doesn't know, MIG), the card's own use before and after the call is
+// compared instead, and a neighbour's allocation at the same moment is mistaken for ours.
+//
+// Owns: the overhead words of our slot, and the count of operations in flight.
+#ifndef FOOTPRINT_H
+#define FOOTPRINT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// Around every operation that changes `held` and what the driver holds: while one is under way, the figure and the ledger
+// can't be compared exactly.
+void footprint_enter(int card);
+void footprint_leave(int card);
+
+// Bytes of `held` that the figure never shows (managed memory) went up or down.
+void footprint_hide(int card, int64_t bytes);
+
+// Bring the overhead word up to date.
+void footprint_refresh(int card);
+
+// The same, if the last time was long ago or something is known to have slipped.  Cheap otherwise.
+void footprint_refresh_sometimes(int card);
+
+// The next look can't wait: memory moved in a way that no charge followed.
+void footprint_doubt(int card);
+
+// A call whose cost is known only afterwards.
+struct measure {
+    int card;
+    uint64_t before;    // bytes in use on the whole card
+    bool makes_context; // a success means that NVML lists this process, if it can at all
+};
+void footprint_before(struct measure *measure, int card);
+
+// Returns the bytes it took where only differences can be seen, to be given back by footprint_forget; else 0.
+uint64_t footprint_after(const struct measure *measure);
+void footprint_forget(int card, uint64_t bytes);
+
+void footprint_after_fork(void);
+
+#endif

@@ -1,0 +1,37 @@
+#include "fork.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "cards.h"
+#include "charge.h"
+#include "driver.h"
+#include "footprint.h"
+#include "graph.h"
+#include "library.h"
+#include "member.h"
+#include "objects.h"
+#include "physical.h"
+#include "pool.h"
+
+// Locks may be held by threads that the child doesn't have: each owner makes its lock anew and drops what was the parent's.
+static void in_child(void)
+{
+    driver_after_fork();
+    cards_after_fork();
+    member_after_fork();
+    objects_after_fork();
+    physical_after_fork();
+    charge_after_fork();
+    footprint_after_fork();
+    pool_after_fork();
+    graph_after_fork();
+    library_after_fork();
+}
+
+void fork_watch(void)
+{
+    static atomic_flag watching = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&watching))
+        pthread_atfork(NULL, NULL, in_child);
+}

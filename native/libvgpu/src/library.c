@@ -1,0 +1,319 @@
+// Libraries: nothing is in VRAM at load, everything the moment a first kernel, module or global of it is asked for.
+// If that is too much, the library is unloaded at once and its handles stay dead: every call that takes one of them answers
+// CUDA_ERROR_OUT_OF_MEMORY instead of reaching the driver.  A library of which something was used before is not unloaded under
+// the program's feet: the call is refused and the charge stays.
+// Owns: OBJECT_LIBRARY and OBJECT_KERNEL records.
+#include "library.h"
+
+#include "capture.h"
+#include "cards.h"
+#include "driver.h"
+#include "module.h"
+
+enum library_state {
+    LIBRARY_FRESH, // nothing of it is in VRAM
+    LIBRARY_USED,
+    LIBRARY_DEAD, // unloaded by us
+};
+
+_Atomic int library_waiting;
+
+static struct object library_object(CUlibrary library, enum library_state state)
+{
+    return (struct object){
+        .key = (uint64_t)(uintptr_t)library, .kind = OBJECT_LIBRARY, .card = -1, .value = (uint64_t)state};
+}
+
+static bool is_dead(CUlibrary library)
+{
+    struct object object;
+    return cuda_enter() == DRIVER_ACTIVE && objects_find(OBJECT_LIBRARY, (uint64_t)(uintptr_t)library, &object) &&
+           object.value == LIBRARY_DEAD;
+}
+
+static CUresult loaded(CUresult result, CUlibrary *library)
+{
+    if (result == CUDA_SUCCESS && cuda_enter() == DRIVER_ACTIVE) {
+        struct object object = library_object(*library, LIBRARY_FRESH);
+        objects_put(&object);
+    }
+    return result;
+}
+
+CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
+                           unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
+                           unsigned int numLibraryOptions)
+{
+    if (cuda_enter() == DRIVER_REFUSE)
+        return CUDA_ERROR_NOT_PERMITTED;
+    return loaded(REAL(cuLibraryLoadData)(library, code, jitOptions, jitOptionsValues, numJitOptions, libraryOptions,
+                                          libraryOptionValues, numLibraryOptions),
+                  library);
+}
+
+CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions,
+                               void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions,
+                               void **libraryOptionValues, unsigned int numLibraryOptions)
+{
+    if (cuda_enter() == DRIVER_REFUSE)
+        return CUDA_ERROR_NOT_PERMITTED;
+    return loaded(REAL(cuLibraryLoadFromFile)(library, fileName, jitOptions, jitOptionsValues, numJitOptions,
+                                              libraryOptions, libraryOptionValues, numLibraryOptions),
+                  library);
+}
+
+static void forget_kernel(const struct object *kernel)
+{
+    if (!kernel->bytes)
+        atomic_fetch_sub(&library_waiting, 1);
+}
+
+CUresult cuLibraryUnload(CUlibrary library)
+{
+    if (cuda_enter() != DRIVER_ACTIVE)
+        return REAL(cuLibraryUnload)(library);
+    struct object object;
+    int card = cards_current();
+    objects_drop_owned(object_library(library), forget_kernel);
+    if (objects_take(OBJECT_LIBRARY, (uint64_t)(uintptr_t)library, &object) && object.value == LIBRARY_DEAD)
+        return CUDA_SUCCESS;
+    CUresult result = REAL(cuLibraryUnload)(library);
+    if (card >= 0)
+        footprint_refresh(card);
+    return result;
+}
+
+// ---- kernels: `value` is the library, `bytes` the context it was last brought into, 0: none ------------------------------
+// Those of a dead library wait for ever.
+
+static void know_kernel(CUkernel kernel, CUlibrary library)
+{
+    struct object object;
+    if (objects_find(OBJECT_KERNEL, (uint64_t)(uintptr_t)kernel, &object) &&
+        object.value == (uint64_t)(uintptr_t)library)
+        return;
+    objects_put(&(struct object){.key = (uint64_t)(uintptr_t)kernel,
+                                 .kind = OBJECT_KERNEL,
+                                 .card = -1,
+                                 .owner = object_library(library),
+                                 .value = (uint64_t)(uintptr_t)library});
+    atomic_fetch_add(&library_waiting, 1);
+}
+
+static CUlibrary library_of(CUkernel kernel)
+{
+    struct object object;
+    if (objects_find(OBJECT_KERNEL, (uint64_t)(uintptr_t)kernel, &object))
+        return (CUlibrary)(uintptr_t)object.value;
+    CUlibrary library = NULL;
+    return CUDA_HAS(cuKernelGetLibrary) && REAL(cuKernelGetLibrary)(&library, kernel) == CUDA_SUCCESS ? library : NULL;
+}
+
+static bool is_dead_kernel(CUkernel kernel)
+{
+    struct object object;
+    return cuda_enter() == DRIVER_ACTIVE && objects_find(OBJECT_KERNEL, (uint64_t)(uintptr_t)kernel, &object) &&
+           is_dead((CUlibrary)(uintptr_t)object.value);
+}
+
+// ---- the calls that bring a library in --------------------------------------------------------------------------------------
+
+// After one of them succeeded.
+static CUresult brought_in(CUresult result, CUlibrary library, const struct measure *measure, const char *call)
+{
+    uint64_t cost;
+    if (result != CUDA_SUCCESS || measure->card < 0)
+        return result;
+    struct object object;
+    bool fresh = objects_find(OBJECT_LIBRARY, (uint64_t)(uintptr_t)library, &object) && object.value == LIBRARY_FRESH;
+    bool too_big = load_too_big(measure, &cost);
+    if (!too_big || !fresh) {
+        if (fresh) {
+            object.value = LIBRARY_USED;
+            objects_put(&object);
+        }
+        return too_big ? charge_undone(measure->card, 0, call) : result;
+    }
+    REAL(cuLibraryUnload)(library);
+    object.value = LIBRARY_DEAD;
+    objects_put(&object);
+    footprint_forget(measure->card, cost);
+    footprint_refresh(measure->card);
+    return charge_undone(measure->card, 0, call);
+}
+
+#define BRING_IN(library, call_driver)                                                                                 \
+    if (is_dead(library))                                                                                              \
+        return CUDA_ERROR_OUT_OF_MEMORY;                                                                               \
+    struct measure measure;                                                                                            \
+    CUresult refused = load_before(&measure);                                                                          \
+    if (refused != CUDA_SUCCESS)                                                                                       \
+        return refused;                                                                                                \
+    return brought_in(call_driver, library, &measure, __func__)
+
+CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
+{
+    BRING_IN(library, REAL(cuLibraryGetModule)(pMod, library));
+}
+
+CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+{
+    BRING_IN(library, REAL(cuLibraryGetGlobal)(dptr, bytes, library, name));
+}
+
+CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+{
+    BRING_IN(library, REAL(cuLibraryGetManaged)(dptr, bytes, library, name));
+}
+
+CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
+{
+    BRING_IN(library, REAL(cuLibraryGetUnifiedFunction)(fptr, library, symbol));
+}
+
+static uint64_t current_context(void)
+{
+    CUcontext context = NULL;
+    REAL(cuCtxGetCurrent)(&context);
+    return (uint64_t)(uintptr_t)context;
+}
+
+// NVIDIA's runtime asks for a kernel's function at every launch: only the first time in a context can take VRAM.
+static bool is_in_vram(CUkernel kernel)
+{
+    struct object object;
+    return objects_find(OBJECT_KERNEL, (uint64_t)(uintptr_t)kernel, &object) && object.bytes &&
+           object.bytes == current_context();
+}
+
+static void mark_in_vram(CUkernel kernel, CUlibrary library)
+{
+    struct object object;
+    know_kernel(kernel, library);
+    // of several threads one takes it; too high a count costs a look at each launch, too low a one would hide a load
+    if (!objects_take(OBJECT_KERNEL, (uint64_t)(uintptr_t)kernel, &object))
+        return;
+    if (!object.bytes)
+        atomic_fetch_sub(&library_waiting, 1);
+    object.bytes = current_context();
+    objects_put(&object);
+}
+
+static CUresult get_function(CUfunction *function, CUkernel kernel, CUlibrary library, const char *call)
+{
+    struct measure measure;
+    CUresult refused = load_before(&measure);
+    if (refused != CUDA_SUCCESS)
+        return refused;
+    CUresult result = brought_in(REAL(cuKernelGetFunction)(function, kernel), library, &measure, call);
+    if (result == CUDA_SUCCESS)
+        mark_in_vram(kernel, library);
+    return result;
+}
+
+CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
+{
+    if (cuda_enter() != DRIVER_ACTIVE)
+        return cuda_enter() == DRIVER_REFUSE ? CUDA_ERROR_NOT_PERMITTED : REAL(cuKernelGetFunction)(pFunc, kernel);
+    if (is_in_vram(kernel))
+        return REAL(cuKernelGetFunction)(pFunc, kernel);
+    if (is_dead_kernel(kernel))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return get_function(pFunc, kernel, library_of(kernel), __func__);
+}
+
+// A CUkernel may be launched as it is.
+CUresult library_load_kernel_slowly(CUfunction function, const char *call)
+{
+    struct object object;
+    if (!objects_find(OBJECT_KERNEL, (uint64_t)(uintptr_t)function, &object))
+        return CUDA_SUCCESS;
+    CUkernel kernel = (CUkernel)(void *)function;
+    if (object.bytes && object.bytes == current_context())
+        return CUDA_SUCCESS;
+    if (is_dead_kernel(kernel))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUfunction unused;
+    CUstreamCaptureMode mode = capture_relax();
+    CUresult result = get_function(&unused, kernel, (CUlibrary)(uintptr_t)object.value, call);
+    capture_restore(mode);
+    // only a refusal is ours to answer; other errors are the launch's own
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? result : CUDA_SUCCESS;
+}
+
+// ---- the calls that only need a living handle -----------------------------------------------------------------------------------
+
+CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
+{
+    if (is_dead(library))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = (cuda_enter(), REAL(cuLibraryGetKernel)(pKernel, library, name));
+    if (result == CUDA_SUCCESS && cuda_enter() == DRIVER_ACTIVE)
+        know_kernel(*pKernel, library);
+    return result;
+}
+
+CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
+{
+    if (is_dead(lib))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = (cuda_enter(), REAL(cuLibraryEnumerateKernels)(kernels, numKernels, lib));
+    unsigned count = 0;
+    if (result != CUDA_SUCCESS || cuda_enter() != DRIVER_ACTIVE ||
+        REAL(cuLibraryGetKernelCount)(&count, lib) != CUDA_SUCCESS)
+        return result;
+    for (unsigned i = 0; i < count && i < numKernels; i++)
+        know_kernel(kernels[i], lib);
+    return result;
+}
+
+#define LIVING(dead, call_driver)                                                                                      \
+    if (dead)                                                                                                          \
+        return CUDA_ERROR_OUT_OF_MEMORY;                                                                               \
+    cuda_enter();                                                                                                      \
+    return call_driver
+
+CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
+{
+    LIVING(is_dead(lib), REAL(cuLibraryGetKernelCount)(count, lib));
+}
+
+CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
+{
+    LIVING(is_dead_kernel(kernel), REAL(cuKernelGetAttribute)(pi, attrib, kernel, dev));
+}
+
+CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
+{
+    LIVING(is_dead_kernel(kernel), REAL(cuKernelSetAttribute)(attrib, val, kernel, dev));
+}
+
+CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev)
+{
+    LIVING(is_dead_kernel(kernel), REAL(cuKernelSetCacheConfig)(kernel, config, dev));
+}
+
+CUresult cuKernelGetName(const char **name, CUkernel hfunc)
+{
+    LIVING(is_dead_kernel(hfunc), REAL(cuKernelGetName)(name, hfunc));
+}
+
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+{
+    LIVING(is_dead_kernel(kernel), REAL(cuKernelGetParamInfo)(kernel, paramIndex, paramOffset, paramSize));
+}
+
+CUresult cuKernelGetParamCount(CUkernel kernel, size_t *paramCount)
+{
+    LIVING(is_dead_kernel(kernel), REAL(cuKernelGetParamCount)(kernel, paramCount));
+}
+
+CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
+{
+    LIVING(is_dead_kernel(kernel), REAL(cuKernelGetLibrary)(pLib, kernel));
+}
+
+void library_after_fork(void)
+{
+    atomic_store(&library_waiting, 0);
+}

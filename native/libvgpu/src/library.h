@@ -1,0 +1,24 @@
+// Kernels of libraries that are not in VRAM yet: launching one would load it, unseen.
+#ifndef LIBRARY_H
+#define LIBRARY_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "entry_tables.h"
+
+extern _Atomic int library_waiting; // kernels known and never loaded
+
+CUresult library_load_kernel_slowly(CUfunction function, const char *call);
+
+// Before a launch: load a waiting kernel in our sight.  One load when there is none.
+static inline CUresult library_load_kernel(CUfunction function, const char *call)
+{
+    if (__builtin_expect(atomic_load_explicit(&library_waiting, memory_order_relaxed) == 0, 1))
+        return CUDA_SUCCESS;
+    return library_load_kernel_slowly(function, call);
+}
+
+void library_after_fork(void);
+
+#endif

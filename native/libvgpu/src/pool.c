@@ -1,0 +1,368 @@
+// Stream-ordered allocation.  The charge of a pool is its CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, read after each allocation;
+// freeing doesn't touch it, since only a later synchronisation returns memory.  A charge may so be too high for a while, which
+// is put right before anything is refused or shown.
+// Owns: the list of pools seen.  Invariant: a pool's `charged` is in the ledger, and changes only under `lock`.
+#include "pool.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "capture.h"
+#include "cards.h"
+#include "charge.h"
+#include "driver.h"
+#include "footprint.h"
+#include "member.h"
+#include "slice.h"
+
+#define MAX_POOLS 1024
+#define STEP      (UINT64_C(32) << 20) // the driver reserves in such steps
+
+struct pool {
+    CUmemoryPool handle;
+    int card; // CARD_NONE: host memory, or another process's
+    bool managed;
+    uint64_t charged;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct pool pools[MAX_POOLS];
+static int pool_count;
+static _Atomic bool any_pool;
+
+static struct pool *find(CUmemoryPool handle)
+{
+    for (int i = 0; i < pool_count; i++)
+        if (pools[i].handle == handle)
+            return &pools[i];
+    return NULL;
+}
+
+static struct pool *remember(CUmemoryPool handle, int card)
+{
+    struct pool *pool = find(handle);
+    if (!pool && pool_count < MAX_POOLS) {
+        pool = &pools[pool_count++];
+        *pool = (struct pool){.handle = handle, .card = card};
+        atomic_store(&any_pool, true);
+    }
+    return pool;
+}
+
+static uint64_t attribute(CUmemoryPool handle, CUmemPool_attribute which)
+{
+    cuuint64_t value = 0;
+    CUstreamCaptureMode mode = capture_relax();
+    CUresult result = REAL(cuMemPoolGetAttribute)(handle, which, &value);
+    capture_restore(mode);
+    return result == CUDA_SUCCESS ? value : 0;
+}
+
+// Bring one pool's charge to what the driver has reserved; with `lock` held.
+static void settle(struct pool *pool)
+{
+    struct ledger *ledger = pool->card >= 0 ? member_ledger() : NULL;
+    if (!ledger)
+        return;
+    uint64_t reserved = attribute(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    if (reserved > pool->charged)
+        ledger_add(ledger, (unsigned)pool->card, reserved - pool->charged);
+    else
+        ledger_release(ledger, (unsigned)pool->card, pool->charged - reserved);
+    if (pool->managed)
+        footprint_hide(pool->card, (int64_t)(reserved - pool->charged));
+    pool->charged = reserved;
+}
+
+void pool_refresh(int card)
+{
+    if (!atomic_load_explicit(&any_pool, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < pool_count; i++)
+        if (pools[i].card == card)
+            settle(&pools[i]);
+    pthread_mutex_unlock(&lock);
+}
+
+void pool_trim(int card)
+{
+    if (!atomic_load_explicit(&any_pool, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&lock);
+    footprint_enter(card);
+    for (int i = 0; i < pool_count; i++) {
+        if (pools[i].card != card)
+            continue;
+        CUstreamCaptureMode mode = capture_relax();
+        REAL(cuMemPoolTrimTo)(pools[i].handle, 0);
+        capture_restore(mode);
+        settle(&pools[i]);
+    }
+    footprint_leave(card);
+    pthread_mutex_unlock(&lock);
+}
+
+// A location as the program wrote it, to a card of the slice; host memory is CARD_NONE.
+static int card_of_location(const CUmemLocation *location)
+{
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+        return cards_accounted(location->id);
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN)
+        return cards_accounted(location->localized.deviceId);
+    // a managed pool without a home: the pages go to whoever uses them, most likely here
+    return location->type == CU_MEM_LOCATION_TYPE_NONE ? cards_current() : CARD_NONE;
+}
+
+// A pool that was not made through us: a device's own one.  Newer drivers say where it lies.
+static int card_of_unknown(CUmemoryPool handle, CUstream stream)
+{
+    CUmemLocation location = {0};
+    CUstreamCaptureMode mode = capture_relax();
+    bool known = REAL(cuMemPoolGetAttribute)(handle, CU_MEMPOOL_ATTR_LOCATION_TYPE, &location.type) == CUDA_SUCCESS &&
+                 REAL(cuMemPoolGetAttribute)(handle, CU_MEMPOOL_ATTR_LOCATION_ID, &location.id) == CUDA_SUCCESS;
+    capture_restore(mode);
+    return known ? card_of_location(&location) : cards_of_stream(stream);
+}
+
+struct request {
+    CUdeviceptr *dptr;
+    size_t bytes;
+    CUstream stream;
+    CUmemoryPool pool; // NULL: the device's current one
+    bool per_thread;
+    const char *call;
+};
+
+static CUresult allocate(const struct request *request, CUmemoryPool pool)
+{
+    if (request->per_thread)
+        return pool ? REAL(cuMemAllocFromPoolAsync_ptsz)(request->dptr, request->bytes, pool, request->stream)
+                    : REAL(cuMemAllocAsync_ptsz)(request->dptr, request->bytes, request->stream);
+    return pool ? REAL(cuMemAllocFromPoolAsync)(request->dptr, request->bytes, pool, request->stream)
+                : REAL(cuMemAllocAsync)(request->dptr, request->bytes, request->stream);
+}
+
+static CUmemoryPool pool_of(const struct request *request)
+{
+    if (request->pool)
+        return request->pool;
+    CUdevice device;
+    CUmemoryPool pool = NULL;
+    bool named = request->stream && request->stream != CU_STREAM_LEGACY && request->stream != CU_STREAM_PER_THREAD;
+    if (!(named && CUDA_HAS(cuStreamGetDevice) && REAL(cuStreamGetDevice)(request->stream, &device) == CUDA_SUCCESS) &&
+        REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS)
+        return NULL;
+    CUstreamCaptureMode mode = capture_relax();
+    CUresult result = REAL(cuDeviceGetMemPool)(&pool, device);
+    capture_restore(mode);
+    return result == CUDA_SUCCESS ? pool : NULL;
+}
+
+// What the pool may have to take for this request.  Nothing, if that much lies idle in it.
+static uint64_t growth(CUmemoryPool pool, uint64_t bytes)
+{
+    uint64_t reserved = attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    uint64_t used = attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+    if (reserved > used && reserved - used >= bytes)
+        return 0;
+    return bytes > UINT64_MAX - STEP ? UINT64_MAX : (bytes + STEP - 1) / STEP * STEP;
+}
+
+static CUresult free_again(const struct request *request)
+{
+    CUstreamCaptureMode mode = capture_relax();
+    CUresult result = request->per_thread ? REAL(cuMemFreeAsync_ptsz)(*request->dptr, request->stream)
+                                          : REAL(cuMemFreeAsync)(*request->dptr, request->stream);
+    if (result == CUDA_SUCCESS)
+        result = request->per_thread ? REAL(cuStreamSynchronize_ptsz)(request->stream)
+                                     : REAL(cuStreamSynchronize)(request->stream);
+    capture_restore(mode);
+    return result;
+}
+
+static CUresult allocate_charged(const struct request *request, CUmemoryPool handle, int card)
+{
+    struct charge charge;
+    // reserve in the driver's own steps, then keep what it really took
+    uint64_t ask = growth(handle, request->bytes);
+    // near the limit the driver takes less than a step
+    if (!charge_try(&charge, card, ask, request->call)) {
+        CUresult refused = charge_card(&charge, card, request->bytes, request->call);
+        if (refused != CUDA_SUCCESS)
+            return refused;
+    }
+    CUresult result = allocate(request, request->pool);
+    pthread_mutex_lock(&lock);
+    struct pool *pool = remember(handle, card);
+    footprint_enter(card);
+    if (pool && (result == CUDA_SUCCESS || pool->charged))
+        settle(pool);
+    footprint_leave(card);
+    pthread_mutex_unlock(&lock);
+    // the pool's charge holds it now; without room in our list the request's own bytes stay
+    charge_finish(&charge, pool ? CUDA_ERROR_UNKNOWN : result);
+    if (result != CUDA_SUCCESS || !charge_over_limit(card))
+        return result;
+    if (free_again(request) != CUDA_SUCCESS)
+        return result;
+    pool_trim(card);
+    return charge_undone(card, request->bytes, request->call);
+}
+
+static CUresult request_memory(const struct request *request)
+{
+    switch (cuda_enter()) {
+    case DRIVER_ACTIVE:
+        break;
+    case DRIVER_REFUSE:
+        return CUDA_ERROR_NOT_PERMITTED;
+    default:
+        return allocate(request, request->pool);
+    }
+    // a captured allocation becomes a node of a graph: graph.c charges it when it takes memory
+    if (capture_active(request->stream, request->per_thread))
+        return allocate(request, request->pool);
+    CUmemoryPool handle = pool_of(request);
+    if (!handle)
+        return allocate(request, request->pool);
+    pthread_mutex_lock(&lock);
+    struct pool *pool = find(handle);
+    int card = pool ? pool->card : CARD_NONE;
+    pthread_mutex_unlock(&lock);
+    if (!pool)
+        card = request->pool ? card_of_unknown(handle, request->stream) : cards_of_stream(request->stream);
+    if (card == CARD_NONE)
+        return allocate(request, request->pool);
+    if (card == CARD_FOREIGN)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return allocate_charged(request, handle, card);
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+    return request_memory(&(struct request){dptr, bytesize, hStream, NULL, false, __func__});
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
+{
+    return request_memory(&(struct request){dptr, bytesize, hStream, NULL, true, __func__});
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
+{
+    return request_memory(&(struct request){dptr, bytesize, hStream, pool, false, __func__});
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
+{
+    return request_memory(&(struct request){dptr, bytesize, hStream, pool, true, __func__});
+}
+
+// Memory of cuMemAlloc may be freed in stream order too.  When exactly it goes is the stream's business: the figure tells.
+static CUresult free_async(CUdeviceptr dptr, CUstream stream, bool per_thread)
+{
+    struct object object;
+    bool ours = cuda_enter() == DRIVER_ACTIVE && objects_take(OBJECT_MEMORY, dptr, &object);
+    if (ours)
+        charge_free_begin(&object);
+    CUresult result = per_thread ? REAL(cuMemFreeAsync_ptsz)(dptr, stream) : REAL(cuMemFreeAsync)(dptr, stream);
+    if (ours) {
+        charge_free_end(&object, result == CUDA_SUCCESS);
+        if (object.card >= 0)
+            footprint_doubt(object.card);
+    }
+    return result;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
+{
+    return free_async(dptr, hStream, false);
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
+{
+    return free_async(dptr, hStream, true);
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+{
+    enum driver_mode mode = cuda_enter();
+    if (mode == DRIVER_REFUSE)
+        return CUDA_ERROR_NOT_PERMITTED;
+    CUresult result = REAL(cuMemPoolCreate)(pool, poolProps);
+    if (result != CUDA_SUCCESS || mode != DRIVER_ACTIVE)
+        return result;
+    int card = card_of_location(&poolProps->location);
+    pthread_mutex_lock(&lock);
+    struct pool *known = remember(*pool, card);
+    if (known) {
+        known->card = card;
+        known->managed = poolProps->allocType == CU_MEM_ALLOCATION_TYPE_MANAGED;
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+// Memory of another process's pool is charged to that process.
+CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle, CUmemAllocationHandleType handleType,
+                                            unsigned long long flags)
+{
+    enum driver_mode mode = cuda_enter();
+    CUresult result = REAL(cuMemPoolImportFromShareableHandle)(pool_out, handle, handleType, flags);
+    if (result == CUDA_SUCCESS && mode == DRIVER_ACTIVE) {
+        pthread_mutex_lock(&lock);
+        remember(*pool_out, CARD_NONE);
+        pthread_mutex_unlock(&lock);
+    }
+    return result;
+}
+
+// Allocations still in use outlive the pool's handle: after the charge is off, the figure shows what stayed.
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    if (cuda_enter() != DRIVER_ACTIVE)
+        return REAL(cuMemPoolDestroy)(pool);
+    pthread_mutex_lock(&lock);
+    CUresult result = REAL(cuMemPoolDestroy)(pool);
+    struct pool *known = result == CUDA_SUCCESS ? find(pool) : NULL;
+    int card = CARD_NONE;
+    if (known) {
+        card = known->card;
+        if (card >= 0 && member_ledger())
+            ledger_release(member_ledger(), (unsigned)card, known->charged);
+        if (card >= 0 && known->managed)
+            footprint_hide(card, -(int64_t)known->charged);
+        *known = pools[--pool_count];
+    }
+    pthread_mutex_unlock(&lock);
+    if (card >= 0)
+        footprint_refresh(card);
+    return result;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+{
+    if (cuda_enter() != DRIVER_ACTIVE)
+        return REAL(cuMemPoolTrimTo)(pool, minBytesToKeep);
+    pthread_mutex_lock(&lock);
+    struct pool *known = find(pool);
+    bool counted = known && known->card >= 0;
+    if (counted)
+        footprint_enter(known->card);
+    CUresult result = REAL(cuMemPoolTrimTo)(pool, minBytesToKeep);
+    if (counted) {
+        settle(known);
+        footprint_leave(known->card);
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+void pool_after_fork(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    pool_count = 0;
+    atomic_store(&any_pool, false);
+}

@@ -1,0 +1,53 @@
+"""The ledger by itself, without a driver: nobody passes the limit, and what a killed process leaves is harmless."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .conftest import PROGRAMS
+
+SOURCES = Path(__file__).resolve().parents[3] / "native" / "libvgpu" / "src"
+LEDGER = (SOURCES / "ledger.c", SOURCES / "process.c")
+RULES = re.findall(r"RULE\((\w+_\w+)\)", (PROGRAMS / "ledger_rules.c").read_text())
+
+
+def run(*command: Path | str) -> str:
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("scenario", "steps"), [("allocate", 10), ("retreat", 50), ("reap", 25), ("reap_after_dead_reaper", 25)]
+)
+def test_killed_at_every_step_leaves_the_truth(native, scenario, steps):
+    program = native.compile(PROGRAMS / "ledger_kill.c", *LEDGER, flags=("-DHAMI_LEDGER_STEPS",))
+    assert int(run(program, scenario)) >= steps
+
+
+@pytest.mark.parametrize("kills", [0, 3])
+def test_racing_processes_never_pass_the_limit(native, kills):
+    program = native.compile(PROGRAMS / "ledger_race.c", *LEDGER)
+    passed, refused = re.findall(r"\d+", run(program, "6", "2", "100000", str(kills)))
+    assert int(passed) > 0
+    assert int(refused) > 0
+
+
+def test_racing_threads_under_thread_sanitizer(native):
+    program = native.compile(PROGRAMS / "ledger_race.c", *LEDGER, flags=("-fsanitize=thread",))
+    assert "passed" in run(program, "1", "4", "5000", "0")
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rule(native, rule):
+    run(native.compile(PROGRAMS / "ledger_rules.c", *LEDGER, SOURCES / "refusal.c"), rule)
+
+
+@pytest.mark.parametrize("scenario", ["allocate", "reap"])
+def test_killed_at_every_step_under_address_sanitizer(native, scenario):
+    flags = ("-DHAMI_LEDGER_STEPS", "-fsanitize=address,undefined")
+    run(native.compile(PROGRAMS / "ledger_kill.c", *LEDGER, flags=flags), scenario)
