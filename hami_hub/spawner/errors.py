@@ -1,0 +1,126 @@
+"""The one error of the spawners: why a server was not started, in words for the person who asked for it.
+
+JupyterHub shows the words on the form, on the progress page and in the REST API, logs no traceback, and does not
+count the refusal as a sign that the hub is broken.  Anything else that is raised is a fault of ours or the hub's.
+"""
+
+from __future__ import annotations
+
+import html
+import logging
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from tornado import web
+
+try:
+    from jupyterhub.spawner import SpawnException
+
+    HUB_COUNTS_REFUSALS = False
+except ImportError:  # JupyterHub 5
+    HUB_COUNTS_REFUSALS = True
+
+    class SpawnException(web.HTTPError):  # type: ignore[no-redef]
+        """JupyterHub 6's class of this name, as far as it is needed here."""
+
+        def __init__(
+            self, message: str, *, reason: str, log_message: str = "", message_html: str = "", status_code: int = 400
+        ) -> None:
+            super().__init__(status_code, message, reason=reason)
+            self.message = message
+            self.message_html = message_html
+
+
+class Reason(str, Enum):
+    """Why a server was not started: a label of the hub's metrics, so few and never renamed."""
+
+    UNKNOWN_PROFILE = "hami-unknown-profile"
+    NOT_ALLOWED = "hami-not-allowed"
+    BAD_OPTION = "hami-bad-option"
+    BAD_AMOUNT = "hami-bad-amount"
+    NEVER_FITS = "hami-never-fits"
+    NO_ROOM = "hami-no-room"  # waited for it, in vain
+    SETUP = "hami-setup"  # something an admin has to put right
+    NO_ACCOUNT = "hami-no-account"
+    HOME = "hami-home"
+    COMMAND = "hami-command"  # the server's program can't be run
+    SERVER_ENDED = "hami-server-ended"
+    SERVER_SILENT = "hami-server-silent"
+
+
+_STATUS = {
+    Reason.UNKNOWN_PROFILE: 400,
+    Reason.NOT_ALLOWED: 403,
+    Reason.BAD_OPTION: 400,
+    Reason.BAD_AMOUNT: 400,
+    Reason.NEVER_FITS: 409,
+}
+
+
+class GpuSpawnError(SpawnException):  # type: ignore[misc]
+    """A server is not started, and that is nobody's bug.
+
+    Args:
+        message: plain sentences for the person: the value, the rule, what to do.
+        reason: which kind of refusal.
+    """
+
+    def __init__(self, message: str, *, reason: Reason) -> None:
+        as_html = html.escape(message)
+        super().__init__(
+            message,
+            reason=reason.value,
+            # Tornado formats it with %, and our words are full of percentages.
+            log_message=message.replace("%", "%%"),
+            message_html=as_html,
+            status_code=_STATUS.get(reason, 503),
+        )
+        # The hub's pages read these two, and nothing else.
+        self.jupyterhub_message = message
+        self.jupyterhub_html_message = as_html
+
+    def get_message(self) -> str:
+        """What is logged."""
+        return self.jupyterhub_message
+
+    def __str__(self) -> str:
+        return f"{self.jupyterhub_message} [{self.reason}]"
+
+
+def unwritable_home(home: Path) -> GpuSpawnError:
+    """A home folder can't be written, or isn't there."""
+    return GpuSpawnError(
+        f"Your home folder {home} can't be written, so your server can't start. Ask an admin to put it right.",
+        reason=Reason.HOME,
+    )
+
+
+class _NoTraceback(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.exc_info, tuple) and isinstance(record.exc_info[1], GpuSpawnError):
+            record.exc_info = None
+        return True
+
+
+def log_without_tracebacks(logger: logging.Logger) -> None:
+    """Keep the traceback of a refusal out of what `logger` and its children log.
+
+    The hub logs one for everything that goes wrong after a form was sent, JupyterHub 5 for every failed start.
+    """
+    at: logging.Logger | None = logger
+    while at is not None:
+        for place in (at, *at.handlers):  # what a child logs passes the handlers only
+            if not any(isinstance(each, _NoTraceback) for each in place.filters):
+                place.addFilter(_NoTraceback())
+        at = at.parent if at.propagate else None
+
+
+def uncount(settings: dict[str, Any]) -> None:
+    """Make up for the hub's counting a refusal towards `consecutive_failure_limit`, where it does.
+
+    Args:
+        settings: those of the handler that starts the server, which hold the count.
+    """
+    if HUB_COUNTS_REFUSALS:
+        settings["failure_count"] = settings.get("failure_count", 0) - 1

@@ -1,0 +1,85 @@
+"""One hub for each shape, shared by all the tests that don't need one of their own; each test finds it empty."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import jupyterhub
+import pytest
+from hub_process import Hub
+from systemd_container import SystemdContainer, why_not
+
+from hami_hub import native
+
+SHAPES = {
+    "simple": "hami_hub.spawner.local.GpuSimpleLocalProcessSpawner",
+    "local": "hami_hub.spawner.local.GpuLocalProcessSpawner",
+    "systemd": "hami_hub.spawner.systemd.GpuSystemdSpawner",
+}
+PEOPLE = [
+    *("alice", "bob", "carol", "rita", "dies", "mute", "slow", "noprogram", "homeless"),
+    *(f"user{number}" for number in range(20)),
+]
+FIRST_UID = 20000
+
+# For what the shape can't make a difference to.
+IN_ONE_SHAPE = pytest.mark.parametrize("shape", ["simple"], indirect=True, scope="session")
+WITH_ACCOUNTS = pytest.mark.parametrize("shape", ["local", "systemd"], indirect=True, scope="session")
+IN_UNITS = pytest.mark.parametrize("shape", ["systemd"], indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _natives() -> None:
+    try:
+        native.sim_folder()
+    except native.NativeMissingError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def machine() -> Iterator[SystemdContainer]:
+    """A machine with accounts of its own, on which units can be started."""
+    if reason := why_not():
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(prefix="hami-homes-") as homes, SystemdContainer() as container:
+        Path(homes).chmod(0o755)
+        accounts = groups = ""
+        for uid, name in enumerate(PEOPLE, FIRST_UID):
+            home = Path(homes) / name
+            home.mkdir()
+            if name != "homeless":
+                container.run("chown", str(uid), str(home), check=True)
+            accounts += f"{name}:x:{uid}:{uid}::{home}:/bin/sh\n"
+            groups += f"{name}:x:{uid}:\n"
+        container.run("sh", "-c", "cat >> /etc/passwd", input=accounts, check=True)
+        container.run("sh", "-c", "cat >> /etc/group", input=groups, check=True)
+        yield container
+
+
+@pytest.fixture(scope="session", params=[*SHAPES])
+def shape(request: pytest.FixtureRequest) -> str:
+    if request.param == "systemd":
+        pytest.importorskip("systemdspawner")
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def shared_hub(shape: str, request: pytest.FixtureRequest) -> Iterator[Hub]:
+    container = None if shape == "simple" else request.getfixturevalue("machine")
+    with Hub(spawner=SHAPES[shape], container=container) as hub:
+        yield hub
+
+
+@pytest.fixture
+def hub(shared_hub: Hub) -> Iterator[Hub]:
+    """A running hub on which nobody has a server; whatever a test does, it may leave nothing reserved."""
+    before = len(shared_hub.log.read_bytes())
+    yield shared_hub
+    if not shared_hub.alive:
+        shared_hub.begin()
+    shared_hub.stop_all()
+    shared_hub.until_held()
+    if jupyterhub.version_info[0] >= 6:  # the older one's HTTP client logs what is cancelled
+        assert b"Traceback" not in shared_hub.log.read_bytes()[before:]
