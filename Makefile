@@ -56,7 +56,7 @@ lint-imports: .venv/.test .venv/.package
 	$(BIN)/lint-imports
 
 lint-c: .venv/.test
-	$(BIN)/clang-format --dry-run -Werror $(C_FILES)
+	@$(BIN)/clang-format --dry-run -Werror $(C_FILES)
 
 format: .venv/.test  ## put the sources into shape
 	$(BIN)/ruff check --fix-only .

@@ -14,6 +14,7 @@ from ..core.names import ENV_SLICE_DIR
 from ..core.slices import CorePolicy, Priority
 from ..core.units import Mib, Percent
 from . import layout
+from .process import owner_runs
 
 # Where a slice is mounted into containers and systemd units; it outranks the environment.
 MOUNTED_SLICE = Path("/run/hami/slice")
@@ -110,7 +111,7 @@ def read_slice(directory: Path, *, same_pid_namespace: bool = True) -> SliceView
     slots = [
         slot
         for slot in usage.processes[: min(usage.process_high, layout.MAX_PROCESSES)]
-        if slot.owner and (not same_pid_namespace or _alive(slot.owner))
+        if slot.owner and (not same_pid_namespace or owner_runs(slot.owner))
     ]
     count = limits.card_count
     return SliceView(
@@ -192,16 +193,3 @@ def _held(slot: layout.Process, card: int) -> int:
 
 def _mib(amount: int) -> Mib:
     return Mib(-(-amount // _BYTES_PER_MIB))
-
-
-def _alive(owner: int) -> bool:
-    """Whether the process that claimed a slot still runs: same PID and same start time, and no zombie."""
-    try:
-        stat = Path(f"/proc/{owner >> 32}/stat").read_bytes()
-    except OSError:
-        return False
-    fields = stat[stat.rindex(b")") + 2 :].split()
-    state, threads, started = fields[0], int(fields[17]), int(fields[19])
-    # The first thread may have ended while others still hold memory.
-    ended = state in (b"Z", b"X") and threads <= 1
-    return started & 0xFFFFFFFF == owner & 0xFFFFFFFF and not ended

@@ -10,37 +10,13 @@ import asyncio
 import contextlib
 import os
 import signal
-from dataclasses import dataclass
-from pathlib import Path
+
+from ..slicepage.process import ProcessMark, mark, runs
+
+__all__ = ["ProcessMark", "ended", "mark", "runs", "send"]
 
 # Where the kernel has no pidfd (before 5.3), or forbids it.
 _POLL_SECONDS = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessMark:
-    """A process that can be told from a later one of the same PID.  `started` is in clock ticks since boot."""
-
-    pid: int
-    started: int
-
-
-def mark(pid: int) -> ProcessMark | None:
-    """The process that has `pid` now; None if there is none or it has ended and waits to be collected."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return None
-    fields = stat[stat.rindex(b")") + 2 :].split()
-    state, threads, started = fields[0], int(fields[17]), int(fields[19])
-    # The first thread may have ended while others still run.
-    ended = state in (b"Z", b"X") and threads <= 1
-    return None if ended else ProcessMark(pid, started)
-
-
-def runs(process: ProcessMark) -> bool:
-    """Whether this very process still runs."""
-    return mark(process.pid) == process
 
 
 def send(process: ProcessMark, sig: signal.Signals) -> None:
