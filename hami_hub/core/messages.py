@@ -92,7 +92,9 @@ def _reason(shortfall: Shortfall) -> str:
     if shortfall.lack is Lack.VRAM:
         return f"{name} has {format_vram(Mib(shortfall.free))} free, {format_vram(Mib(shortfall.asked))} are asked for"
     if shortfall.lack is Lack.SIZE:
-        return f"{name} has {format_vram(Mib(shortfall.free))} in all, {format_vram(Mib(shortfall.asked))} are asked for"
+        return (
+            f"{name} has {format_vram(Mib(shortfall.free))} in all, {format_vram(Mib(shortfall.asked))} are asked for"
+        )
     return {
         Lack.HEALTH: f"{name} is out of order",
         Lack.WISH: f"{name} is not a card that was asked for",
