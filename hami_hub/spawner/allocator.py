@@ -222,12 +222,11 @@ class Allocator:
     async def _place(self, holder: SliceId, request: SliceRequest, patience: float, on_wait: OnWait) -> Placement:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience
+        await self.refresh()
+        self._refuse_if_never(request)
         waiter = self._line[holder] = _Waiter(request, on_wait, loop.create_future())
         try:
-            await self.refresh()
             self._serve()
-            if not waiter.placed.done():
-                self._refuse_if_never(request)
             while not waiter.placed.done():
                 left = deadline - loop.time()
                 if left <= 0:

@@ -144,7 +144,7 @@ class GpuSlicesMixin(Spawner):  # type: ignore[misc]
             FormContext(
                 cards=allocator.states_for_newcomer,
                 offers=allocator.offers(slices.offered, self._groups()),
-                chosen={str(key): str(value) for key, value in chosen.items()},
+                chosen={str(key): str(value) for key, value in chosen.items() if value is not None},
                 problem=slices.setup_problem() or allocator.problem,
             )
         )
