@@ -94,10 +94,10 @@ def native() -> NativeBuild:
 @pytest.fixture(scope="session")
 def native_address() -> NativeBuild:
     """The same with AddressSanitizer and UndefinedBehaviorSanitizer."""
-    return build_native("native-address", "address,undefined", ("vgpu",))
+    return build_native("native-address", "address,undefined")
 
 
 @pytest.fixture(scope="session")
 def native_thread() -> NativeBuild:
-    """The same with ThreadSanitizer."""
+    """The limiter with ThreadSanitizer."""
     return build_native("native-thread", "thread", ("vgpu",))
