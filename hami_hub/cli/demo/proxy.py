@@ -7,6 +7,7 @@ on an answer that goes on and on: it would stay blank.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Awaitable
 from typing import Any
 
 from configurable_http_proxy import cli, configproxy, handlers  # type: ignore[import-untyped]
@@ -58,10 +59,10 @@ class StreamingHandler(handlers.ProxyHandler):  # type: ignore[misc]
             for value in headers.get_list(name):
                 self.add_header(name, value)
 
-    async def _piece(self, piece: bytes) -> None:
-        with contextlib.suppress(StreamClosedError):  # the browser went away; the rest of the answer goes nowhere
-            self.write(piece)
-            await self.flush()
+    def _piece(self, piece: bytes) -> Awaitable[None]:
+        # tornado waits for it from 6.6 on; before that an answer may run ahead of a slow browser
+        self.write(piece)
+        return self.flush()  # type: ignore[no-any-return]
 
 
 def main() -> Any:
