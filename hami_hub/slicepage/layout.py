@@ -78,7 +78,8 @@ class CardUsage(ctypes.Structure):
         ("throttled_ns", ctypes.c_uint64),
         ("used_ns", ctypes.c_uint64),
         ("last_launch_ns", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 10),
+        ("context_bytes", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 9),
     ]
 
 

@@ -19,4 +19,10 @@ int hamisim_raise_xid(unsigned card, uint64_t xid);
 // All bytes that are taken on the card, by whomever; managed memory too.
 uint64_t hamisim_used(unsigned card);
 
+// How often this process has asked this library for the list of processes on a card.
+uint64_t hamisim_lists(void);
+
+// The most that was ever taken on it.
+uint64_t hamisim_peak(unsigned card);
+
 #endif

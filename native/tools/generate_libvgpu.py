@@ -17,7 +17,7 @@ from pathlib import Path
 
 from entry_points import EntryPoint, cuda_entry_points, nvml_entry_points
 
-LOOKUPS = ("dlsym", "dlvsym", "dlopen")
+LOOKUPS = ("dlsym", "dlvsym", "dlopen", "dlmopen")
 
 
 @dataclass(frozen=True)

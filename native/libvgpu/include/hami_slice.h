@@ -81,7 +81,8 @@ struct hami_card_usage {
     HAMI_ATOMIC(uint64_t) throttled_ns;   // time that launches waited for the core share
     HAMI_ATOMIC(uint64_t) used_ns;        // card time charged
     HAMI_ATOMIC(uint64_t) last_launch_ns; // CLOCK_MONOTONIC, 0: never
-    HAMI_ATOMIC(uint64_t) reserved[10];
+    HAMI_ATOMIC(uint64_t) context_bytes;  // what the slice's first context on the card took, 0: none yet
+    HAMI_ATOMIC(uint64_t) reserved[9];
 };
 
 // One process of the slice.  A slot never moves while its owner lives.
@@ -94,7 +95,7 @@ struct hami_process {
     HAMI_ATOMIC(uint64_t) owner;
     HAMI_ATOMIC(uint64_t) reaper;                   // owner word of the process that clears this slot, 0: nobody
     char comm[HAMI_COMM_SIZE];                      // name of the program, NUL-terminated
-    HAMI_ATOMIC(uint64_t) held[HAMI_MAX_CARDS];     // bytes allocated, as the driver rounds them
+    HAMI_ATOMIC(uint64_t) held[HAMI_MAX_CARDS];     // bytes allocated, as the driver rounds them, or about to be
     HAMI_ATOMIC(uint64_t) overhead[HAMI_MAX_CARDS]; // bytes of contexts, modules, stacks: as the driver shows
     uint64_t reserved[12];
 };

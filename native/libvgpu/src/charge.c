@@ -192,6 +192,38 @@ bool charge_try(struct charge *charge, int card, uint64_t bytes, const char *cal
     return ledger && begin(charge, ledger, card);
 }
 
+CUresult charge_exactly(struct charge *charge, int card, uint64_t bytes, const char *call)
+{
+    *charge = (struct charge){.card = CARD_NONE, .bytes = bytes, .call = call};
+    struct ledger *ledger = member_ledger();
+    if (!ledger)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    footprint_enter(card);
+    if (!reserve(ledger, card, bytes)) {
+        footprint_leave(card);
+        return charge_refuse(card, bytes, call);
+    }
+    charge->card = card;
+    charge->taken = bytes;
+    return CUDA_SUCCESS;
+}
+
+bool charge_rest(struct charge *charge, int card, const char *call)
+{
+    *charge = (struct charge){.card = CARD_NONE, .call = call};
+    struct ledger *ledger = member_ledger();
+    if (!ledger)
+        return false;
+    footprint_enter(card);
+    charge->taken = ledger_reserve_rest(ledger, (unsigned)card, slice_vram((unsigned)card));
+    if (!charge->taken) {
+        footprint_leave(card);
+        return false;
+    }
+    charge->card = card;
+    return true;
+}
+
 CUresult charge_current(struct charge *charge, uint64_t bytes, const char *call)
 {
     return charge_card(charge, cuda_enter() == DRIVER_ACTIVE ? cards_current() : CARD_NONE, bytes, call);

@@ -30,6 +30,12 @@ CUresult charge_current(struct charge *charge, uint64_t bytes, const char *call)
 CUresult charge_device(struct charge *charge, CUdevice device, uint64_t bytes, const char *call);
 CUresult charge_card(struct charge *charge, int card, uint64_t bytes, const char *call);
 
+// The same to the byte, for a call whose cost is known from the last time.
+CUresult charge_exactly(struct charge *charge, int card, uint64_t bytes, const char *call);
+
+// All that is left of the slice, for a call whose cost nobody knows.  False: nothing is, for now.
+bool charge_rest(struct charge *charge, int card, const char *call);
+
 // The same without a record when it doesn't fit: the caller has another way.
 bool charge_try(struct charge *charge, int card, uint64_t bytes, const char *call);
 

@@ -1,31 +1,28 @@
-// Contexts and their limits: what they take is known only afterwards.  Made, measured, and unmade again if it doesn't fit.
+// Contexts: what one costs is reserved before it is made (context_cost.c), and what it really took is known afterwards.
 // When a context goes, the driver frees everything that was allocated in it, and so do we.
+// Neighbour: limit.c has what else a context may take.
+#include <pthread.h>
+
 #include "cards.h"
 #include "charge.h"
+#include "context.h"
+#include "context_cost.h"
 #include "driver.h"
 #include "footprint.h"
+#include "heap.h"
+#include "library.h"
 
-// Before: may this device be used, and what does it hold.
-static CUresult before(struct measure *measure, CUdevice device, const char *call)
+// Before: may this device be used, and is there room.
+static CUresult before(struct context_cost *cost, CUdevice device, const char *call)
 {
-    measure->card = CARD_NONE;
     switch (cuda_enter()) {
     case DRIVER_REFUSE:
         return CUDA_ERROR_NOT_PERMITTED;
     case DRIVER_ACTIVE:
-        break;
+        return context_cost_reserve(cost, cards_accounted(device), call);
     default:
-        return CUDA_SUCCESS;
+        return context_cost_reserve(cost, CARD_NONE, call);
     }
-    int card = cards_accounted(device);
-    if (card == CARD_FOREIGN)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    footprint_before(measure, card);
-    // a slice that is full already gets no context for nothing
-    if (card >= 0 && charge_over_limit(card))
-        return charge_refuse(card, 0, call);
-    measure->makes_context = true;
-    return CUDA_SUCCESS;
 }
 
 static void remember(const void *context, int card, uint64_t cost)
@@ -66,34 +63,41 @@ static void stayed(int card)
 static void gone(CUcontext context, int card)
 {
     struct object cost;
+    library_context_gone();
     if (card < 0)
         return;
     objects_drop_owned((uint64_t)(uintptr_t)context, drop);
+    heap_forget(context);
     if (objects_take(OBJECT_CONTEXT, (uint64_t)(uintptr_t)context, &cost))
         footprint_forget(card, cost.value);
     footprint_leave(card);
     footprint_refresh(card);
 }
 
-static CUresult created(CUresult result, CUcontext *context, const struct measure *measure, const char *call)
+// Too big only if it took more than others of its kind, or if it is the first.
+static CUresult created(CUresult result, CUcontext *context, struct context_cost *cost, const char *call)
 {
-    if (result != CUDA_SUCCESS || measure->card < 0)
+    int card = cost->charge.card;
+    uint64_t bytes = context_cost_settle(cost, result == CUDA_SUCCESS);
+    if (result == CUDA_SUCCESS)
+        library_context_made();
+    if (result != CUDA_SUCCESS || card < 0)
         return result;
-    remember(*context, measure->card, footprint_after(measure));
-    if (!charge_over_limit(measure->card))
+    remember(*context, card, bytes);
+    if (!charge_over_limit(card))
         return result;
-    leaving(measure->card);
+    leaving(card);
     REAL(cuCtxDestroy_v2)(*context);
-    gone(*context, measure->card);
-    return charge_undone(measure->card, 0, call);
+    gone(*context, card);
+    return charge_undone(card, 0, call);
 }
 
 #define CREATE_CONTEXT(call_driver)                                                                                    \
-    struct measure measure;                                                                                            \
-    CUresult refused = before(&measure, dev, __func__);                                                                \
+    struct context_cost cost;                                                                                          \
+    CUresult refused = before(&cost, dev, __func__);                                                                   \
     if (refused != CUDA_SUCCESS)                                                                                       \
         return refused;                                                                                                \
-    return created(call_driver, pctx, &measure, __func__)
+    return created(call_driver, pctx, &cost, __func__)
 
 CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
@@ -165,25 +169,46 @@ static bool primary_is_active(CUdevice device)
     return REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) == CUDA_SUCCESS && active;
 }
 
+// Of several threads one makes it: the others would reserve for nothing.
+static pthread_mutex_t making_primary = PTHREAD_MUTEX_INITIALIZER;
+
+static CUresult make_primary(CUcontext *pctx, CUdevice dev, const char *call)
+{
+    struct context_cost cost;
+    CUresult refused = before(&cost, dev, call);
+    if (refused != CUDA_SUCCESS)
+        return refused;
+    int card = cost.charge.card;
+    CUresult result = REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
+    uint64_t bytes = context_cost_settle(&cost, result == CUDA_SUCCESS);
+    if (result == CUDA_SUCCESS)
+        library_context_made();
+    if (result != CUDA_SUCCESS || card < 0)
+        return result;
+    remember(*pctx, card, bytes);
+    if (!charge_over_limit(card))
+        return result;
+    leaving(card);
+    REAL(cuDevicePrimaryCtxRelease_v2)(dev);
+    gone(*pctx, card);
+    return charge_undone(card, 0, call);
+}
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
     enum driver_mode mode = cuda_enter();
     if (mode == DRIVER_PASS || (mode == DRIVER_ACTIVE && primary_is_active(dev)))
         return REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
-    struct measure measure;
-    CUresult refused = before(&measure, dev, __func__);
-    if (refused != CUDA_SUCCESS)
-        return refused;
-    CUresult result = REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
-    if (result != CUDA_SUCCESS || measure.card < 0)
-        return result;
-    remember(*pctx, measure.card, footprint_after(&measure));
-    if (!charge_over_limit(measure.card))
-        return result;
-    leaving(measure.card);
-    REAL(cuDevicePrimaryCtxRelease_v2)(dev);
-    gone(*pctx, measure.card);
-    return charge_undone(measure.card, 0, __func__);
+    pthread_mutex_lock(&making_primary);
+    CUresult result = mode == DRIVER_ACTIVE && primary_is_active(dev) ? REAL(cuDevicePrimaryCtxRetain)(pctx, dev)
+                                                                      : make_primary(pctx, dev, __func__);
+    pthread_mutex_unlock(&making_primary);
+    return result;
+}
+
+void context_after_fork(void)
+{
+    pthread_mutex_init(&making_primary, NULL);
 }
 
 struct primary {
@@ -240,73 +265,42 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
     return primary_after(REAL(cuDevicePrimaryCtxReset_v2)(dev), true, &primary);
 }
 
-// ---- what else a context may take -------------------------------------------------------------------------------------------
+// ---- green contexts ----------------------------------------------------------------------------------------------------
 
-// A larger stack is allocated for every thread the card can run, inside the call.
-CUresult cuCtxSetLimit(CUlimit limit, size_t value)
+// They live in the primary context: without one they bring it in, with one they take hardly anything.
+static CUresult before_green(struct context_cost *cost, CUdevice device, const char *call)
 {
-    switch (cuda_enter()) {
-    case DRIVER_REFUSE:
-        return CUDA_ERROR_NOT_PERMITTED;
-    case DRIVER_ACTIVE:
-        break;
-    default:
-        return REAL(cuCtxSetLimit)(limit, value);
-    }
-    struct measure measure;
-    size_t old = 0;
-    footprint_before(&measure, cards_current());
-    bool known = REAL(cuCtxGetLimit)(&old, limit) == CUDA_SUCCESS;
-    CUresult result = REAL(cuCtxSetLimit)(limit, value);
-    if (result != CUDA_SUCCESS || measure.card < 0)
-        return result;
-    uint64_t cost = footprint_after(&measure);
-    if (!known || value <= old || !charge_over_limit(measure.card))
-        return result;
-    REAL(cuCtxSetLimit)(limit, old);
-    footprint_forget(measure.card, cost);
-    footprint_refresh(measure.card);
-    return charge_undone(measure.card, 0, __func__);
-}
-
-CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
-{
-    bool active = cuda_enter() == DRIVER_ACTIVE;
-    CUresult result = REAL(cuCtxEnablePeerAccess)(peerContext, Flags);
-    int card = active ? cards_current() : CARD_NONE;
-    if (card >= 0)
-        footprint_doubt(card);
-    return result;
-}
-
-CUresult cuCtxDisablePeerAccess(CUcontext peerContext)
-{
-    bool active = cuda_enter() == DRIVER_ACTIVE;
-    CUresult result = REAL(cuCtxDisablePeerAccess)(peerContext);
-    int card = active ? cards_current() : CARD_NONE;
-    if (card >= 0)
-        footprint_doubt(card);
+    bool inside = cuda_enter() == DRIVER_ACTIVE && cards_accounted(device) >= 0 && primary_is_active(device);
+    if (!inside)
+        return before(cost, device, call);
+    CUresult result = context_cost_reserve(cost, CARD_NONE, call);
+    footprint_before(&cost->measure, cards_accounted(device));
     return result;
 }
 
 CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
 {
-    struct measure measure;
-    CUresult refused = before(&measure, dev, __func__);
+    struct context_cost cost;
+    CUresult refused = before_green(&cost, dev, __func__);
     if (refused != CUDA_SUCCESS)
         return refused;
+    int card = cost.charge.card >= 0 ? cost.charge.card : cost.measure.card;
     CUresult result = REAL(cuGreenCtxCreate)(phCtx, desc, dev, flags);
-    if (result != CUDA_SUCCESS || measure.card < 0)
+    uint64_t bytes = context_cost_settle(&cost, result == CUDA_SUCCESS);
+    if (result == CUDA_SUCCESS)
+        library_context_made();
+    if (result != CUDA_SUCCESS || card < 0)
         return result;
-    uint64_t cost = footprint_after(&measure);
-    if (!charge_over_limit(measure.card)) {
-        remember(*phCtx, measure.card, cost);
+    if (!bytes)
+        bytes = footprint_after(&cost.measure);
+    if (!charge_over_limit(card)) {
+        remember(*phCtx, card, bytes);
         return result;
     }
     REAL(cuGreenCtxDestroy)(*phCtx);
-    footprint_forget(measure.card, cost);
-    footprint_refresh(measure.card);
-    return charge_undone(measure.card, 0, __func__);
+    footprint_forget(card, bytes);
+    footprint_refresh(card);
+    return charge_undone(card, 0, __func__);
 }
 
 CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)

@@ -113,7 +113,11 @@ static int find_loader(struct dl_phdr_info *info, size_t size, void *data)
         loader.dlvsym = (void *(*)(void *, const char *, const char *))elf_address(&symbols, symbol);
     if (!loader.dlopen && (symbol = elf_find(&symbols, "dlopen")))
         loader.dlopen = (void *(*)(const char *, int))elf_address(&symbols, symbol);
-    return loader.dlsym && loader.dlvsym && loader.dlopen;
+    if (!loader.dlmopen && (symbol = elf_find(&symbols, "dlmopen")))
+        loader.dlmopen = (void *(*)(Lmid_t, const char *, int))elf_address(&symbols, symbol);
+    if (!loader.dlinfo && (symbol = elf_find(&symbols, "dlinfo")))
+        loader.dlinfo = (int (*)(void *, int, void *))elf_address(&symbols, symbol);
+    return loader.dlsym && loader.dlvsym && loader.dlopen && loader.dlmopen && loader.dlinfo;
 }
 
 const struct next_loader *driver_loader(void)
@@ -260,6 +264,16 @@ static void take_in(const struct library *library)
     if (slice_state() != SLICE_NONE)
         point(&library->symbols, entries, real, count, missing, second_copy);
     atomic_store_explicit(have, true, memory_order_release);
+}
+
+void driver_point_copy(const struct elf_symbols *symbols)
+{
+    pthread_mutex_lock(&binding);
+    if (is_libcuda(symbols) && cuda_bound())
+        point(symbols, cuda_entries, cuda_real, CUDA_ENTRY_COUNT, (void *)cuda_missing, true);
+    else if (is_libnvidia_ml(symbols) && nvml_bound())
+        point(symbols, nvml_entries, nvml_real, NVML_ENTRY_COUNT, (void *)nvml_missing, true);
+    pthread_mutex_unlock(&binding);
 }
 
 void driver_scan(void)

@@ -4,14 +4,16 @@
 // them has its dynamic symbol table pointed at our wrappers (only the hooked names).  From then on the dynamic linker itself
 // gives the wrappers to everybody: dlsym with any handle, RTLD_NEXT as seen from any caller, dlvsym, an RTLD_DEEPBIND plugin
 // that has libc's dlsym.  A second copy of libcuda, wherever it came from, is pointed at the first one as a whole, so that
-// one process has one driver.
+// one process has one driver.  namespaces.c sees to the copies in other namespaces.
 //
 // Owns: cuda_real, nvml_real, the list of known objects.
 #ifndef DRIVER_H
 #define DRIVER_H
 
+#include <dlfcn.h>
 #include <stdbool.h>
 
+#include "elf_symbols.h"
 #include "entry_tables.h"
 
 enum driver_mode {
@@ -46,6 +48,10 @@ void driver_scan(void);
 // Load the libraries ourselves and scan: for callers that would get round a later scan.
 void driver_load(void);
 
+// Point a copy of libcuda or libnvidia-ml that dl_iterate_phdr doesn't show, in another namespace, at the real ones.  It is
+// never unloaded.
+void driver_point_copy(const struct elf_symbols *symbols);
+
 // True once the real library is bound.
 bool cuda_bound(void);
 bool nvml_bound(void);
@@ -59,11 +65,13 @@ void *driver_wrapper_of(const void *real);
 void *cuda_missing_address(void);
 void *nvml_missing_address(void);
 
-// The next dlsym, dlvsym and dlopen after ours in this process.
+// The next dlsym, dlvsym and so on after ours in this process; NULL: an old libc keeps it in a library that isn't loaded.
 struct next_loader {
     void *(*dlsym)(void *, const char *);
     void *(*dlvsym)(void *, const char *, const char *);
     void *(*dlopen)(const char *, int);
+    void *(*dlmopen)(Lmid_t, const char *, int);
+    int (*dlinfo)(void *, int, void *);
 };
 const struct next_loader *driver_loader(void);
 

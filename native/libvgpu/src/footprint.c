@@ -10,8 +10,10 @@
 #include "cards.h"
 #include "driver.h"
 #include "graph.h"
+#include "heap.h"
 #include "member.h"
 #include "pool.h"
+#include "slice.h"
 
 #define INTERVAL_NS UINT64_C(100000000)
 #define TRIES       4
@@ -30,6 +32,7 @@ static struct {
     _Atomic uint64_t last_ns;
     _Atomic bool doubted;
     _Atomic int way; // enum way
+    uint64_t exact;  // the overhead as it was last known; under `comparing`
 } cards[HAMI_MAX_CARDS];
 
 void footprint_enter(int card)
@@ -120,8 +123,19 @@ static void settle_estimates(int card)
     graph_refresh(card);
 }
 
+// The overhead is known anew.  What `held` has reserved for a part of it comes off: by the caller's word, or because it is a
+// heap that was promised.  With `comparing` held, so that an older result never replaces a newer one.
+static void settle(struct ledger *ledger, int card, uint64_t reserved, uint64_t overhead)
+{
+    uint64_t grown = overhead > cards[card].exact ? overhead - cards[card].exact : 0;
+    cards[card].exact = overhead;
+    if (reserved == 0)
+        reserved = heap_arrived(card, grown);
+    ledger_settle(ledger, (unsigned)card, reserved, overhead);
+}
+
 // With the figure and the ledger read while nothing was under way, the overhead is exact.  With operations under way it is
-// only raised, and looked at again soon.  One thread at a time, so that an older result never replaces a newer one.
+// only raised, and looked at again soon.
 static bool compare_with_figure(struct ledger *ledger, int card)
 {
     uint64_t figure = 0, shown = 0;
@@ -140,7 +154,7 @@ static bool compare_with_figure(struct ledger *ledger, int card)
         quiet = quiet && atomic_load(&cards[card].in_flight) == 0 &&
                 atomic_load(&cards[card].generation) == generation && visible(ledger, card) == shown;
         if (quiet) {
-            ledger_set_overhead(ledger, (unsigned)card, figure > shown ? figure - shown : 0);
+            settle(ledger, card, 0, figure > shown ? figure - shown : 0);
             return true;
         }
     }
@@ -168,11 +182,23 @@ void footprint_refresh(int card)
     refresh_by_figure(ledger, card);
 }
 
+static bool half_is_used(int card)
+{
+    return ledger_used(slice()->usage, (unsigned)card) > slice_vram((unsigned)card) / 2;
+}
+
 void footprint_refresh_sometimes(int card)
 {
-    bool doubted = atomic_load_explicit(&cards[card].doubted, memory_order_relaxed);
-    if (doubted || now_ns() - atomic_load_explicit(&cards[card].last_ns, memory_order_relaxed) > INTERVAL_NS)
-        footprint_refresh(card);
+    if (!atomic_load_explicit(&cards[card].doubted, memory_order_relaxed)) {
+        uint64_t now = now_ns();
+        if (now - atomic_load_explicit(&cards[card].last_ns, memory_order_relaxed) <= INTERVAL_NS)
+            return;
+        if (atomic_load(&cards[card].way) == WAY_UNKNOWN && !half_is_used(card)) {
+            atomic_store_explicit(&cards[card].last_ns, now, memory_order_relaxed);
+            return;
+        }
+    }
+    footprint_refresh(card);
 }
 
 static uint64_t card_in_use(int card)
@@ -192,7 +218,6 @@ void footprint_before(struct measure *measure, int card)
 {
     measure->card = card;
     measure->before = 0;
-    measure->makes_context = false;
     if (card >= 0 && atomic_load(&cards[card].way) != WAY_FIGURE)
         measure->before = card_in_use(card);
 }
@@ -206,26 +231,76 @@ uint64_t footprint_after(const struct measure *measure)
     if (atomic_load(&cards[card].way) != WAY_DIFFERENCE) {
         if (refresh_by_figure(ledger, card))
             return 0;
-        if (measure->makes_context)
-            atomic_store(&cards[card].way, WAY_DIFFERENCE);
+        // there is a context, so NVML would list this process if it could
+        int unknown = WAY_UNKNOWN;
+        atomic_compare_exchange_strong(&cards[card].way, &unknown, WAY_DIFFERENCE);
     }
     uint64_t after = card_in_use(card);
     uint64_t cost = measure->before && after > measure->before ? after - measure->before : 0;
-    if (!measure->before && measure->makes_context)
-        cost = BLIND_CONTEXT;
     if (!cost)
         return 0;
-    ledger_set_overhead(ledger, (unsigned)card, atomic_load(&ledger->self->overhead[card]) + cost);
+    pthread_mutex_lock(&comparing);
+    settle(ledger, card, 0, atomic_load(&ledger->self->overhead[card]) + cost);
+    pthread_mutex_unlock(&comparing);
     return cost;
 }
 
 void footprint_forget(int card, uint64_t bytes)
 {
     struct ledger *ledger = card >= 0 && bytes ? member_ledger() : NULL;
+    if (!ledger || footprint_is_exact(card))
+        return;
+    pthread_mutex_lock(&comparing);
+    uint64_t now = atomic_load(&ledger->self->overhead[card]);
+    settle(ledger, card, 0, now > bytes ? now - bytes : 0);
+    pthread_mutex_unlock(&comparing);
+}
+
+bool footprint_is_exact(int card)
+{
+    return atomic_load(&cards[card].way) == WAY_FIGURE;
+}
+
+void footprint_settle_context(int card, uint64_t reserved)
+{
+    struct ledger *ledger = member_ledger();
     if (!ledger)
         return;
-    uint64_t now = atomic_load(&ledger->self->overhead[card]);
-    ledger_set_overhead(ledger, (unsigned)card, now > bytes ? now - bytes : 0);
+    pthread_mutex_lock(&comparing);
+    settle(ledger, card, reserved, atomic_load(&ledger->self->overhead[card]) + reserved);
+    pthread_mutex_unlock(&comparing);
+}
+
+// What the driver shows for the first context: NVML's figure of this process, less what it had before.
+static uint64_t measure_context(const struct ledger *ledger, const struct measure *measure, uint64_t reserved)
+{
+    int card = measure->card;
+    uint64_t figure, before = visible(ledger, card) + atomic_load(&ledger->self->overhead[card]);
+    before = before > reserved ? before - reserved : 0;
+    if (read_figure(card, &figure) == 1) {
+        atomic_store(&cards[card].way, WAY_FIGURE);
+        return figure > before ? figure - before : 0;
+    }
+    atomic_store(&cards[card].way, WAY_DIFFERENCE);
+    uint64_t after = card_in_use(card);
+    uint64_t cost = measure->before && after > measure->before ? after - measure->before : 0;
+    // what a neighbour took at the same moment must not stand in the way of every further context
+    return cost < BLIND_CONTEXT ? cost : BLIND_CONTEXT;
+}
+
+uint64_t footprint_learn_context(const struct measure *measure, uint64_t reserved)
+{
+    int card = measure->card;
+    struct ledger *ledger = member_ledger();
+    if (!ledger)
+        return BLIND_CONTEXT;
+    pthread_mutex_lock(&comparing);
+    uint64_t cost = measure_context(ledger, measure, reserved);
+    if (!cost)
+        cost = BLIND_CONTEXT;
+    settle(ledger, card, reserved, atomic_load(&ledger->self->overhead[card]) + cost);
+    pthread_mutex_unlock(&comparing);
+    return cost;
 }
 
 void footprint_after_fork(void)
@@ -236,5 +311,6 @@ void footprint_after_fork(void)
         atomic_store(&cards[card].hidden, 0);
         atomic_store(&cards[card].last_ns, 0);
         atomic_store(&cards[card].way, WAY_UNKNOWN);
+        cards[card].exact = 0;
     }
 }

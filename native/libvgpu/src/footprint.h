@@ -24,7 +24,8 @@ void footprint_hide(int card, int64_t bytes);
 // Bring the overhead word up to date.
 void footprint_refresh(int card);
 
-// The same, if the last time was long ago or something is known to have slipped.  Cheap otherwise.
+// The same, if the last time was long ago or something is known to have slipped.  Cheap otherwise.  A process that has not
+// asked NVML yet doesn't begin before half of the slice is used: starting NVML takes longer than all else here.
 void footprint_refresh_sometimes(int card);
 
 // The next look can't wait: memory moved in a way that no charge followed.
@@ -33,14 +34,23 @@ void footprint_doubt(int card);
 // A call whose cost is known only afterwards.
 struct measure {
     int card;
-    uint64_t before;    // bytes in use on the whole card
-    bool makes_context; // a success means that NVML lists this process, if it can at all
+    uint64_t before; // bytes in use on the whole card
 };
 void footprint_before(struct measure *measure, int card);
 
-// Returns the bytes it took where only differences can be seen, to be given back by footprint_forget; else 0.
+// Returns the bytes it took where only differences can be seen, to be given back by footprint_forget; else 0.  Where the figure
+// names this process, footprint_forget does nothing: the next look shows it.
 uint64_t footprint_after(const struct measure *measure);
 void footprint_forget(int card, uint64_t bytes);
+
+// A context has come, for which `reserved` bytes of `held` stand: from now on it is overhead.
+void footprint_settle_context(int card, uint64_t reserved);
+
+// The same for the first one of the slice: measured, whatever was reserved.  Returns what a context costs, never 0.
+uint64_t footprint_learn_context(const struct measure *measure, uint64_t reserved);
+
+// True once NVML's figure names this process.
+bool footprint_is_exact(int card);
 
 void footprint_after_fork(void);
 

@@ -5,11 +5,14 @@
 
 #include "cards.h"
 #include "charge.h"
+#include "context.h"
 #include "driver.h"
 #include "footprint.h"
 #include "graph.h"
+#include "heap.h"
 #include "library.h"
 #include "member.h"
+#include "namespaces.h"
 #include "objects.h"
 #include "physical.h"
 #include "pool.h"
@@ -20,12 +23,15 @@ static void in_child(void)
     driver_after_fork();
     cards_after_fork();
     member_after_fork();
+    namespaces_after_fork();
     objects_after_fork();
     physical_after_fork();
     charge_after_fork();
+    context_after_fork();
     footprint_after_fork();
     pool_after_fork();
     graph_after_fork();
+    heap_after_fork();
     library_after_fork();
 }
 

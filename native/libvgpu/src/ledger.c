@@ -73,6 +73,20 @@ bool ledger_reserve(struct ledger *ledger, unsigned card, uint64_t bytes, uint64
     return false;
 }
 
+uint64_t ledger_reserve_rest(struct ledger *ledger, unsigned card, uint64_t limit)
+{
+    uint64_t used = ledger_used(ledger->usage, card);
+    if (used >= limit)
+        return 0;
+    uint64_t rest = limit - used;
+    atomic_fetch_add(&ledger->self->held[card], rest);
+    STEP("reserve rest: added");
+    if (ledger_used(ledger->usage, card) <= limit)
+        return rest;
+    atomic_fetch_sub(&ledger->self->held[card], rest);
+    return 0;
+}
+
 void ledger_add(struct ledger *ledger, unsigned card, uint64_t bytes)
 {
     atomic_fetch_add(&ledger->self->held[card], bytes);
@@ -96,6 +110,15 @@ void ledger_set_overhead(struct ledger *ledger, unsigned card, uint64_t bytes)
 {
     uint64_t before = atomic_exchange(&ledger->self->overhead[card], bytes);
     if (bytes > before)
+        ledger_note_peak(ledger, card);
+}
+
+void ledger_settle(struct ledger *ledger, unsigned card, uint64_t reserved, uint64_t overhead)
+{
+    uint64_t before = atomic_exchange(&ledger->self->overhead[card], overhead);
+    STEP("settle: overhead set");
+    ledger_release(ledger, card, reserved);
+    if (overhead > before)
         ledger_note_peak(ledger, card);
 }
 

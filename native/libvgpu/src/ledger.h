@@ -38,6 +38,10 @@ bool ledger_join(struct ledger *ledger, const char *comm);
 // Add `bytes` if the slice then holds at most `limit`.  `used` (may be NULL) gets what the others and we held without them.
 bool ledger_reserve(struct ledger *ledger, unsigned card, uint64_t bytes, uint64_t limit, uint64_t *used);
 
+// Add all that is left of the limit; returns it, 0: nothing, or somebody else was faster.  For a call whose cost nobody knows
+// yet, so the peak is not noted: what it is worth is seen when ledger_settle takes it off.
+uint64_t ledger_reserve_rest(struct ledger *ledger, unsigned card, uint64_t limit);
+
 // Add without asking: the driver has taken it already.  The peak is not noted: the caller may hold a reservation for the
 // same bytes still, and calls ledger_note_peak when that is off.
 void ledger_add(struct ledger *ledger, unsigned card, uint64_t bytes);
@@ -49,6 +53,9 @@ void ledger_release(struct ledger *ledger, unsigned card, uint64_t bytes);
 
 // What the driver holds for us beyond `held`.
 void ledger_set_overhead(struct ledger *ledger, unsigned card, uint64_t bytes);
+
+// The same, and what `held` had reserved for a part of it comes off: afterwards, so that the sum is never too small.
+void ledger_settle(struct ledger *ledger, unsigned card, uint64_t reserved, uint64_t overhead);
 
 // Bytes that the slice holds on a card.
 uint64_t ledger_used(const struct hami_usage *usage, unsigned card);

@@ -2,7 +2,8 @@
 // If that is too much, the library is unloaded at once and its handles stay dead: every call that takes one of them answers
 // CUDA_ERROR_OUT_OF_MEMORY instead of reaching the driver.  A library of which something was used before is not unloaded under
 // the program's feet: the call is refused and the charge stays.
-// Owns: OBJECT_LIBRARY and OBJECT_KERNEL records.
+// A kernel is in VRAM per context: once seen there, a launch or cuKernelGetFunction asks nothing more.
+// Owns: OBJECT_LIBRARY, OBJECT_KERNEL and OBJECT_LOADED records.
 #include "library.h"
 
 #include "capture.h"
@@ -62,9 +63,11 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
                   library);
 }
 
-static void forget_kernel(const struct object *kernel)
+static _Atomic uint32_t unloads;
+
+static void forget(const struct object *object)
 {
-    if (!kernel->bytes)
+    if (object->kind == OBJECT_KERNEL && !object->bytes)
         atomic_fetch_sub(&library_waiting, 1);
 }
 
@@ -74,7 +77,8 @@ CUresult cuLibraryUnload(CUlibrary library)
         return REAL(cuLibraryUnload)(library);
     struct object object;
     int card = cards_current();
-    objects_drop_owned(object_library(library), forget_kernel);
+    objects_drop_owned(object_library(library), forget);
+    atomic_fetch_add(&unloads, 1);
     if (objects_take(OBJECT_LIBRARY, (uint64_t)(uintptr_t)library, &object) && object.value == LIBRARY_DEAD)
         return CUDA_SUCCESS;
     CUresult result = REAL(cuLibraryUnload)(library);
@@ -83,7 +87,7 @@ CUresult cuLibraryUnload(CUlibrary library)
     return result;
 }
 
-// ---- kernels: `value` is the library, `bytes` the context it was last brought into, 0: none ------------------------------
+// ---- kernels: `value` is the library, `bytes` 1 once it was brought into any context ------------------------------------
 // Those of a dead library wait for ever.
 
 static void know_kernel(CUkernel kernel, CUlibrary library)
@@ -178,25 +182,78 @@ static uint64_t current_context(void)
     return (uint64_t)(uintptr_t)context;
 }
 
+// ---- kernels in contexts: OBJECT_LOADED, keyed by both -----------------------------------------------------------------------
+
+static _Atomic uint32_t contexts_gone; // handles come again: what was loaded before is void
+static _Atomic int contexts_made;
+static atomic_flag always_look = ATOMIC_FLAG_INIT;
+
+static uint64_t pair_of(CUkernel kernel)
+{
+    uint64_t place = current_context() + ((uint64_t)atomic_load_explicit(&contexts_gone, memory_order_relaxed) << 48);
+    uint64_t pair = (place ^ place >> 32) * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)(uintptr_t)kernel;
+    return pair ? pair : 1;
+}
+
+// The last ones of this thread, so that threads that launch the same kernels write no common memory.
+#define CACHED 64
+static _Thread_local struct {
+    uint64_t pair;
+    uint32_t unloads;
+} cache[CACHED] __attribute__((tls_model("initial-exec")));
+
+static bool is_pair_in_vram(uint64_t pair)
+{
+    uint32_t now = atomic_load_explicit(&unloads, memory_order_relaxed);
+    unsigned place = (unsigned)(pair * UINT64_C(0x9e3779b97f4a7c15) >> 58) % CACHED;
+    if (cache[place].pair == pair && cache[place].unloads == now)
+        return true;
+    struct object object;
+    if (!objects_find(OBJECT_LOADED, pair, &object))
+        return false;
+    cache[place].pair = pair;
+    cache[place].unloads = now;
+    return true;
+}
+
 // NVIDIA's runtime asks for a kernel's function at every launch: only the first time in a context can take VRAM.
 static bool is_in_vram(CUkernel kernel)
 {
-    struct object object;
-    return objects_find(OBJECT_KERNEL, (uint64_t)(uintptr_t)kernel, &object) && object.bytes &&
-           object.bytes == current_context();
+    return is_pair_in_vram(pair_of(kernel));
 }
 
 static void mark_in_vram(CUkernel kernel, CUlibrary library)
 {
     struct object object;
     know_kernel(kernel, library);
+    objects_put(
+        &(struct object){.key = pair_of(kernel), .kind = OBJECT_LOADED, .card = -1, .owner = object_library(library)});
     // of several threads one takes it; too high a count costs a look at each launch, too low a one would hide a load
     if (!objects_take(OBJECT_KERNEL, (uint64_t)(uintptr_t)kernel, &object))
         return;
     if (!object.bytes)
         atomic_fetch_sub(&library_waiting, 1);
-    object.bytes = current_context();
+    object.bytes = 1;
     objects_put(&object);
+}
+
+// With one context a kernel that was launched once never loads again.  Otherwise every launch has to look.
+static void look_at_every_launch(void)
+{
+    if (!atomic_flag_test_and_set(&always_look))
+        atomic_fetch_add(&library_waiting, 1);
+}
+
+void library_context_made(void)
+{
+    if (atomic_fetch_add(&contexts_made, 1) > 0)
+        look_at_every_launch();
+}
+
+void library_context_gone(void)
+{
+    atomic_fetch_add(&contexts_gone, 1);
+    look_at_every_launch();
 }
 
 static CUresult get_function(CUfunction *function, CUkernel kernel, CUlibrary library, const char *call)
@@ -226,10 +283,8 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 CUresult library_load_kernel_slowly(CUfunction function, const char *call)
 {
     struct object object;
-    if (!objects_find(OBJECT_KERNEL, (uint64_t)(uintptr_t)function, &object))
-        return CUDA_SUCCESS;
     CUkernel kernel = (CUkernel)(void *)function;
-    if (object.bytes && object.bytes == current_context())
+    if (is_in_vram(kernel) || !objects_find(OBJECT_KERNEL, (uint64_t)(uintptr_t)function, &object))
         return CUDA_SUCCESS;
     if (is_dead_kernel(kernel))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -316,4 +371,7 @@ CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
 void library_after_fork(void)
 {
     atomic_store(&library_waiting, 0);
+    atomic_store(&contexts_made, 0);
+    atomic_fetch_add(&unloads, 1);
+    atomic_flag_clear(&always_look);
 }

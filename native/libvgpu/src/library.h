@@ -7,7 +7,7 @@
 
 #include "entry_tables.h"
 
-extern _Atomic int library_waiting; // kernels known and never loaded
+extern _Atomic int library_waiting; // kernels known and never loaded; one more where contexts come and go
 
 CUresult library_load_kernel_slowly(CUfunction function, const char *call);
 
@@ -18,6 +18,10 @@ static inline CUresult library_load_kernel(CUfunction function, const char *call
         return CUDA_SUCCESS;
     return library_load_kernel_slowly(function, call);
 }
+
+// A context was made or is gone: what is in VRAM in one isn't in another.
+void library_context_made(void);
+void library_context_gone(void);
 
 void library_after_fork(void);
 

@@ -1,5 +1,5 @@
-// Every way in which a process comes to an address of the driver: dlsym, dlvsym, dlopen, cuGetProcAddress.
-// Decides; driver.c does the work, lookup_entry.S is the doorstep.
+// Every way in which a process comes to an address of the driver: dlsym, dlvsym, dlopen, dlmopen, cuGetProcAddress.
+// Decides; driver.c and namespaces.c do the work, lookup_entry.S is the doorstep.
 //
 // Each lookup is left to whoever answers it without us, with the caller's own handle, version and flags.  The answer is right
 // because driver.c has pointed the library's own table at our wrappers before, or, for cuGetProcAddress, because the returned
@@ -11,16 +11,17 @@
 #include <string.h>
 
 #include "driver.h"
+#include "namespaces.h"
 #include "slice.h"
 
-enum which { WHICH_DLSYM, WHICH_DLVSYM, WHICH_DLOPEN };
+enum which { WHICH_DLSYM, WHICH_DLVSYM, WHICH_DLOPEN, WHICH_DLMOPEN };
 
 struct lookup_answer {
     void *jump; // where to go on; NULL: return `value`
     void *value;
 };
 
-struct lookup_answer lookup_answer(void *first, const void *second, const void *caller, unsigned which);
+struct lookup_answer lookup_answer(void *arguments[3], const void *caller, unsigned which);
 
 static bool is_upper(char c)
 {
@@ -92,6 +93,14 @@ static bool is_main_program(const void *address)
     return wanted.found && wanted.base == _r_debug.r_map->l_addr;
 }
 
+// libc's own dlmopen, asked for by its handle, would get round us; its dlopen and dlsym don't, since the tables are pointed.
+// Another interposer who asks how to go on must not come back to us.
+static bool is_next_dlmopen(void *handle)
+{
+    const struct next_loader *next = driver_loader();
+    return next->dlmopen && slice_state() != SLICE_NONE && next->dlsym(handle, "dlmopen") == (void *)next->dlmopen;
+}
+
 static struct lookup_answer symbol_answer(void *handle, const char *name, const void *caller, void *real_lookup)
 {
     if (name && is_driver_name(name)) {
@@ -101,6 +110,8 @@ static struct lookup_answer symbol_answer(void *handle, const char *name, const 
         if (handle == RTLD_DEFAULT || (handle == RTLD_NEXT && is_main_program(caller)))
             return global_answer(real_lookup, name);
     }
+    if (name && handle != RTLD_NEXT && strcmp(name, "dlmopen") == 0 && is_next_dlmopen(handle))
+        return (struct lookup_answer){NULL, own_dlmopen()};
     return (struct lookup_answer){real_lookup, NULL};
 }
 
@@ -125,16 +136,29 @@ static void before_open(const char *path, int flags)
         driver_scan();
 }
 
-struct lookup_answer lookup_answer(void *first, const void *second, const void *caller, unsigned which)
+// A new namespace has its own libc, whose dlopen and dlsym nobody stands before: it is made by us, with the driver's tables
+// pointed, and what was asked for is opened in it.
+static void before_open_in_namespace(Lmid_t *id, const char *path, int flags)
+{
+    if (*id == LM_ID_BASE)
+        before_open(path, flags);
+    else if (*id == LM_ID_NEWLM && slice_state() != SLICE_NONE)
+        *id = namespaces_prepare();
+}
+
+struct lookup_answer lookup_answer(void *arguments[3], const void *caller, unsigned which)
 {
     const struct next_loader *next = driver_loader();
     switch (which) {
     case WHICH_DLSYM:
-        return symbol_answer(first, second, caller, (void *)next->dlsym);
+        return symbol_answer(arguments[0], arguments[1], caller, (void *)next->dlsym);
     case WHICH_DLVSYM:
-        return symbol_answer(first, second, caller, (void *)next->dlvsym);
+        return symbol_answer(arguments[0], arguments[1], caller, (void *)next->dlvsym);
+    case WHICH_DLMOPEN:
+        before_open_in_namespace((Lmid_t *)&arguments[0], arguments[1], (int)(intptr_t)arguments[2]);
+        return (struct lookup_answer){(void *)next->dlmopen, NULL};
     default:
-        before_open(first, (int)(intptr_t)second);
+        before_open(arguments[0], (int)(intptr_t)arguments[1]);
         return (struct lookup_answer){(void *)next->dlopen, NULL};
     }
 }

@@ -1,7 +1,7 @@
-// dlsym, dlvsym and dlopen as the process sees them.
-// Each asks lookup_answer() and then jumps, not calls, to the real one with all registers as they were: the real one takes
-// its caller from the return address, so RTLD_NEXT and RUNPATH mean what they mean without us.
-//   struct lookup_answer { void *jump; void *value; } lookup_answer(first, second, caller, which)
+// dlsym, dlvsym, dlopen and dlmopen as the process sees them.
+// Each asks lookup_answer() and then jumps, not calls, to the real one with the arguments as lookup_answer() left them: the real
+// one takes its caller from the return address, so RTLD_NEXT and RUNPATH mean what they mean without us.
+//   struct lookup_answer { void *jump; void *value; } lookup_answer(void *arguments[3], caller, which)
 
 #if defined(__x86_64__)
     .macro ENTRY name, which
@@ -10,22 +10,23 @@
 \name:
     .cfi_startproc
     endbr64
-    pushq %rdi
+    pushq %rdx
     .cfi_adjust_cfa_offset 8
     pushq %rsi
     .cfi_adjust_cfa_offset 8
-    pushq %rdx
+    pushq %rdi
     .cfi_adjust_cfa_offset 8
-    movq 24(%rsp), %rdx
-    movl $\which, %ecx
+    movq %rsp, %rdi
+    movq 24(%rsp), %rsi
+    movl $\which, %edx
     call lookup_answer
     movq %rax, %r11
     movq %rdx, %rax
-    popq %rdx
+    popq %rdi
     .cfi_adjust_cfa_offset -8
     popq %rsi
     .cfi_adjust_cfa_offset -8
-    popq %rdi
+    popq %rdx
     .cfi_adjust_cfa_offset -8
     testq %r11, %r11
     jz 1f
@@ -48,8 +49,9 @@
     mov x29, sp
     stp x0, x1, [sp, #16]
     str x2, [sp, #32]
-    mov x2, x30
-    mov w3, #\which
+    add x0, sp, #16
+    mov x1, x30
+    mov w2, #\which
     bl lookup_answer
     mov x16, x0
     mov x17, x1
@@ -75,6 +77,7 @@
     ENTRY dlsym, 0
     ENTRY dlvsym, 1
     ENTRY dlopen, 2
+    ENTRY dlmopen, 3
 
 #if defined(__x86_64__)
     .section .note.GNU-stack, "", @progbits

@@ -14,6 +14,7 @@ enum object_kind {
     OBJECT_MODULE,     // CUmodule: what loading it cost
     OBJECT_LIBRARY,    // CUlibrary
     OBJECT_KERNEL,     // CUkernel
+    OBJECT_LOADED,     // a kernel in a context
     OBJECT_GRAPH,      // CUgraphExec with memory nodes
     OBJECT_PHYSICAL,   // CUmemGenericAllocationHandle; value is a struct physical
 };

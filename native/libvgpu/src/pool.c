@@ -24,6 +24,7 @@ struct pool {
     int card; // CARD_NONE: host memory, or another process's
     bool managed;
     uint64_t charged;
+    uint64_t changes; // of `charged`
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -72,6 +73,7 @@ static void settle(struct pool *pool)
         ledger_release(ledger, (unsigned)pool->card, pool->charged - reserved);
     if (pool->managed)
         footprint_hide(pool->card, (int64_t)(reserved - pool->charged));
+    pool->changes += reserved != pool->charged;
     pool->charged = reserved;
 }
 
@@ -149,25 +151,42 @@ static CUmemoryPool pool_of(const struct request *request)
     if (request->pool)
         return request->pool;
     CUdevice device;
-    CUmemoryPool pool = NULL;
+    CUmemoryPool pool;
     bool named = request->stream && request->stream != CU_STREAM_LEGACY && request->stream != CU_STREAM_PER_THREAD;
     if (!(named && CUDA_HAS(cuStreamGetDevice) && REAL(cuStreamGetDevice)(request->stream, &device) == CUDA_SUCCESS) &&
         REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS)
         return NULL;
-    CUstreamCaptureMode mode = capture_relax();
-    CUresult result = REAL(cuDeviceGetMemPool)(&pool, device);
-    capture_restore(mode);
-    return result == CUDA_SUCCESS ? pool : NULL;
+    return REAL(cuDeviceGetMemPool)(&pool, device) == CUDA_SUCCESS ? pool : NULL;
 }
 
-// What the pool may have to take for this request.  Nothing, if that much lies idle in it.
-static uint64_t growth(CUmemoryPool pool, uint64_t bytes)
+// Where a request goes, and what the pool may have to take for it.
+struct target {
+    CUmemoryPool pool;
+    int card;
+    uint64_t growth;  // nothing, if that much of what is charged for the pool lies idle
+    uint64_t changes; // of the pool's charge, so far
+};
+
+// Every call to the driver counts here: one query, since what is charged is what was reserved at the last allocation, or more.
+static struct target find_target(const struct request *request)
 {
-    uint64_t reserved = attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
-    uint64_t used = attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
-    if (reserved > used && reserved - used >= bytes)
-        return 0;
-    return bytes > UINT64_MAX - STEP ? UINT64_MAX : (bytes + STEP - 1) / STEP * STEP;
+    struct target target = {.card = CARD_NONE, .pool = pool_of(request)};
+    if (!target.pool)
+        return target;
+    pthread_mutex_lock(&lock);
+    const struct pool *known = find(target.pool);
+    uint64_t charged = known ? known->charged : 0;
+    target.card = known ? known->card : CARD_NONE;
+    target.changes = known ? known->changes : 0;
+    pthread_mutex_unlock(&lock);
+    if (!known)
+        target.card = request->pool ? card_of_unknown(target.pool, request->stream) : cards_of_stream(request->stream);
+    cuuint64_t used = 0;
+    if (charged && REAL(cuMemPoolGetAttribute)(target.pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) == CUDA_SUCCESS &&
+        charged > used && charged - used >= request->bytes)
+        return target;
+    target.growth = request->bytes > UINT64_MAX - STEP ? UINT64_MAX : (request->bytes + STEP - 1) / STEP * STEP;
+    return target;
 }
 
 static CUresult free_again(const struct request *request)
@@ -182,28 +201,27 @@ static CUresult free_again(const struct request *request)
     return result;
 }
 
-static CUresult allocate_charged(const struct request *request, CUmemoryPool handle, int card)
+static CUresult allocate_charged(const struct request *request, const struct target *target)
 {
+    int card = target->card;
     struct charge charge;
-    // reserve in the driver's own steps, then keep what it really took
-    uint64_t ask = growth(handle, request->bytes);
-    // near the limit the driver takes less than a step
-    if (!charge_try(&charge, card, ask, request->call)) {
+    // reserve in the driver's own steps, then keep what it really took; near the limit the driver takes less than a step
+    if (!charge_try(&charge, card, target->growth, request->call)) {
         CUresult refused = charge_card(&charge, card, request->bytes, request->call);
         if (refused != CUDA_SUCCESS)
             return refused;
     }
     CUresult result = allocate(request, request->pool);
     pthread_mutex_lock(&lock);
-    struct pool *pool = remember(handle, card);
-    footprint_enter(card);
+    struct pool *pool = remember(target->pool, card);
+    // a look at this moment settles the pools itself, before and after, so it needs no warning
     if (pool && (result == CUDA_SUCCESS || pool->charged))
         settle(pool);
-    footprint_leave(card);
+    bool as_before = pool && pool->changes == target->changes;
     pthread_mutex_unlock(&lock);
     // the pool's charge holds it now; without room in our list the request's own bytes stay
     charge_finish(&charge, pool ? CUDA_ERROR_UNKNOWN : result);
-    if (result != CUDA_SUCCESS || !charge_over_limit(card))
+    if (result != CUDA_SUCCESS || as_before || !charge_over_limit(card))
         return result;
     if (free_again(request) != CUDA_SUCCESS)
         return result;
@@ -224,20 +242,12 @@ static CUresult request_memory(const struct request *request)
     // a captured allocation becomes a node of a graph: graph.c charges it when it takes memory
     if (capture_active(request->stream, request->per_thread))
         return allocate(request, request->pool);
-    CUmemoryPool handle = pool_of(request);
-    if (!handle)
-        return allocate(request, request->pool);
-    pthread_mutex_lock(&lock);
-    struct pool *pool = find(handle);
-    int card = pool ? pool->card : CARD_NONE;
-    pthread_mutex_unlock(&lock);
-    if (!pool)
-        card = request->pool ? card_of_unknown(handle, request->stream) : cards_of_stream(request->stream);
-    if (card == CARD_NONE)
-        return allocate(request, request->pool);
-    if (card == CARD_FOREIGN)
+    CUstreamCaptureMode mode = capture_relax();
+    struct target target = find_target(request);
+    capture_restore(mode);
+    if (target.card == CARD_FOREIGN)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return allocate_charged(request, handle, card);
+    return target.card == CARD_NONE ? allocate(request, request->pool) : allocate_charged(request, &target);
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)

@@ -65,6 +65,23 @@ int hamisim_raise_xid(unsigned card, uint64_t xid)
     return 0;
 }
 
+_Atomic uint64_t sim_lists;
+
+uint64_t hamisim_lists(void)
+{
+    return sim_lists;
+}
+
+uint64_t hamisim_peak(unsigned card)
+{
+    if (!is_card(card))
+        return 0;
+    sim_lock();
+    uint64_t peak = sim_state()->cards[card].peak;
+    sim_unlock();
+    return peak;
+}
+
 uint64_t hamisim_used(unsigned card)
 {
     if (!is_card(card))

@@ -348,6 +348,8 @@ bool sim_take(unsigned card, uint64_t bytes, enum sim_memory kind)
         return false;
     own.state->processes[own.self].held[card][kind] += bytes;
     c->used += bytes;
+    if (c->used > c->peak)
+        c->peak = c->used;
     return true;
 }
 

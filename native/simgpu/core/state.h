@@ -47,6 +47,7 @@ struct sim_xid {
 
 struct sim_card {
     uint64_t used; // bytes, sum of held over all slots
+    uint64_t peak; // the most that `used` ever was
     struct engine engine;
     uint64_t xid_count;
     struct sim_xid xids[SIM_MAX_XIDS]; // the last so many, xids[n % SIM_MAX_XIDS]
@@ -103,6 +104,9 @@ void sim_give(unsigned card, uint64_t bytes, enum sim_memory kind);
 // The card's queues, and its engine brought up to the present.
 struct engine_queues sim_queues(unsigned card);
 void sim_bring_up(unsigned card);
+
+// hooks.c: how often this library was asked for the list of processes.
+extern _Atomic uint64_t sim_lists;
 
 // Simulated time in ns: CLOCK_MONOTONIC, or the manual clock.
 uint64_t sim_now(void);

@@ -7,7 +7,9 @@
 #include "pool.h"
 #include "stream.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define STACK_DEPTH 256
 
@@ -39,6 +41,14 @@ bool context_current_is_destroyed(void)
     return depth > 0 && stack[depth - 1] && !context_current();
 }
 
+// A real context is there, in NVML's figure too, long before the call that makes it returns.
+static void take_time(void)
+{
+    const char *ms = getenv("HAMI_SIM_CONTEXT_MS");
+    if (ms)
+        usleep((useconds_t)atoi(ms) * 1000);
+}
+
 static CUresult start(struct context *context)
 {
     uint64_t bytes = sim_model()->context_mib * MIB;
@@ -49,8 +59,9 @@ static CUresult start(struct context *context)
     sim_unlock();
     if (!fits)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    take_time();
     context->overhead = bytes;
-    context->stack_overhead = 0;
+    context->stack_overhead = context->heap = 0;
     context->id = next_id++;
     limits_set_defaults(context);
     context->next = contexts;
@@ -76,7 +87,7 @@ static void stop(struct context *context)
     arrays_drop(context);
     memory_drop(context);
     sim_lock();
-    sim_give(context->card, context->overhead + context->stack_overhead, SIM_SHOWN);
+    sim_give(context->card, context->overhead + context->stack_overhead + context->heap, SIM_SHOWN);
     sim_state()->processes[sim_self()].contexts[context->card]--;
     sim_unlock();
     struct context **link = &contexts;

@@ -18,6 +18,7 @@ struct context {
     unsigned retains;        // of a primary context; it lives while there are any
     uint64_t overhead;       // bytes taken for the context itself
     uint64_t stack_overhead; // bytes taken for a stack beyond the default
+    uint64_t heap;           // bytes taken for the kernels' malloc, 0: no kernel that uses it has come
     size_t limits[LIMIT_COUNT];
     CUfunc_cache cache_config;
     CUsharedconfig shared_config;
@@ -37,5 +38,7 @@ void context_drain(struct context *context);
 
 // limit.c
 void limits_set_defaults(struct context *context);
+// A kernel that calls malloc is launched: the first one brings the heap.  False: no room.
+bool limits_take_heap(struct context *context);
 
 #endif

@@ -2,6 +2,7 @@
 //
 // Our own textual form, for tests:     //hamisim static=256 kernels=sim_spin,foo(8,4)
 //   static=<MiB>    a global named sim_static of that size
+//   heap            its kernels call malloc
 //   kernels=<list>  names, with the sizes of their parameters in bytes; sim_spin has one of 8
 // PTX: its .entry points with their parameters and its .global variables are read, its instructions are not.
 // Anything else (cubin, fatbin) is taken as it is: every name is a kernel, and it has no global data.
@@ -96,6 +97,8 @@ static CUresult read_own(struct image *image, const char *text)
                 add_global(image, "sim_static", 10, mib * MIB);
         } else if (strncmp(at, "kernels=", 8) == 0) {
             result = read_kernel_list(image, at + 8);
+        } else if (strncmp(at, "heap", 4) == 0) {
+            image->uses_heap = true;
         } else if (*at) {
             result = CUDA_ERROR_INVALID_IMAGE;
         }
@@ -186,6 +189,7 @@ static const char *next_of(const char *at)
 static CUresult read_ptx(struct image *image, const char *text)
 {
     image->closed = true;
+    image->uses_heap = strstr(text, "malloc") != NULL;
     const char *at = text, *name;
     while ((at = next_of(at))) {
         // Inside of a body ".global" is a part of an instruction (ld.global): a declaration starts a statement.
@@ -260,7 +264,7 @@ CUresult image_read_file(const char *path, struct image *image)
 
 bool image_copy(struct image *to, const struct image *from)
 {
-    *to = (struct image){.closed = from->closed};
+    *to = (struct image){.closed = from->closed, .uses_heap = from->uses_heap};
     for (unsigned i = 0; i < from->kernel_count; i++) {
         struct image_kernel *kernel = add_kernel(to, from->kernels[i].name, strlen(from->kernels[i].name));
         kernel->parameter_count = from->kernels[i].parameter_count;

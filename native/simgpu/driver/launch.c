@@ -73,6 +73,8 @@ static CUresult launch(CUfunction function, const unsigned grid[3], const unsign
         return result;
     struct work work;
     result = kernel_prepare(stream->context, function, grid, block, shared, parameters, extra, &work);
+    if (result == CUDA_SUCCESS && work.kernel.function->module->image.uses_heap && !limits_take_heap(stream->context))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
         result = stream_submit(stream, &work);
     return leave(result);

@@ -1,4 +1,5 @@
-// cuCtxSetLimit: of all limits only the stack takes memory at the call, for every thread that the card can hold.
+// cuCtxSetLimit: of all limits only the stack takes memory at the call, for every thread that the card can hold.  The heap is
+// taken when the first kernel that uses it is launched, and can't be changed from then on.
 #include "context.h"
 
 #define DEFAULT_STACK 1024u
@@ -40,6 +41,18 @@ static CUresult set_stack(struct context *context, size_t value)
     return CUDA_SUCCESS;
 }
 
+bool limits_take_heap(struct context *context)
+{
+    if (context->heap)
+        return true;
+    uint64_t bytes = round_up(context->limits[CU_LIMIT_MALLOC_HEAP_SIZE], 2 * MIB);
+    sim_lock();
+    bool fits = sim_take(context->card, bytes, SIM_SHOWN);
+    sim_unlock();
+    context->heap = fits ? bytes : 0;
+    return fits;
+}
+
 CUresult cuCtxSetLimit(CUlimit limit, size_t value)
 {
     struct context *context;
@@ -50,6 +63,8 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t value)
         return leave(CUDA_ERROR_UNSUPPORTED_LIMIT);
     if (limit == CU_LIMIT_STACK_SIZE)
         return leave(set_stack(context, value));
+    if (limit == CU_LIMIT_MALLOC_HEAP_SIZE && context->heap)
+        return leave(CUDA_ERROR_INVALID_VALUE);
     context->limits[limit] = value;
     return leave(CUDA_SUCCESS);
 }

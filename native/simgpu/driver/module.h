@@ -24,7 +24,8 @@ struct image {
     unsigned kernel_count;
     struct image_global *globals;
     unsigned global_count;
-    bool closed; // no kernels but those named
+    bool closed;    // no kernels but those named
+    bool uses_heap; // its kernels call malloc
 };
 
 CUresult image_read(const void *bytes, struct image *image);

@@ -18,6 +18,7 @@ struct holder {
 static unsigned find_holders(unsigned card, struct holder *holders)
 {
     unsigned count = 0;
+    sim_lists++;
     sim_lock();
     sim_reap();
     for (uint32_t slot = 0; slot < sim_state()->process_high; slot++) {

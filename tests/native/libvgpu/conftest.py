@@ -25,6 +25,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 PROGRAMS = HERE / "programs"
 T4_MIB = 15360
+MIB = 1 << 20
 
 
 class GuestError(Exception):
@@ -41,16 +42,19 @@ class Guest:
 
     process: subprocess.Popen[str]
 
-    def __call__(self, code: str) -> Any:
+    def begin(self, code: str) -> None:
+        """Let it run without waiting for the end; `finish` does."""
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps(code) + "\n")
+        self.process.stdin.flush()
+
+    def finish(self) -> Any:
         """The value of an expression, or None of a statement.
 
         Raises:
             GuestError: it raised.
         """
-        assert self.process.stdin
         assert self.process.stdout
-        self.process.stdin.write(json.dumps(code) + "\n")
-        self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
             self.process.kill()
@@ -60,10 +64,20 @@ class Guest:
             raise GuestError(answer["error"], answer["code"])
         return answer["value"]
 
+    def __call__(self, code: str) -> Any:
+        """Both."""
+        self.begin(code)
+        return self.finish()
+
     def refused(self, code: str) -> int | None:
         """The CUresult with which `code` failed; None if it went well."""
+        self.begin(code)
+        return self.failure()
+
+    def failure(self) -> int | None:
+        """The CUresult with which the code begun fails; None if it goes well."""
         try:
-            self(code)
+            self.finish()
         except GuestError as error:
             return error.code
         return None
@@ -197,6 +211,12 @@ class Machine:
             f"sum(p.usedGpuMemory for p in nvml().nvmlDeviceGetComputeRunningProcesses("
             f"nvml().nvmlDeviceGetHandleByIndex({card})) if p.pid == {pid}) // MIB"
         )
+
+    def peak(self, card: int = 0) -> int:
+        """The most MiB that were ever taken on a card."""
+        outsider = self.outsider()
+        outsider("libcuda().hamisim_peak.restype = c_uint64")
+        return outsider(f"libcuda().hamisim_peak({card})") // MIB
 
 
 @pytest.fixture

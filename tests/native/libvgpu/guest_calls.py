@@ -60,6 +60,11 @@ def total_mem(device: int = 0) -> int:
     return total.value // MIB
 
 
+def lists_asked() -> int:
+    """How often the limiter has asked NVML for the processes of a card, in this process."""
+    return ctypes.CDLL("libnvidia-ml.so.1").hamisim_lists()
+
+
 def nvml() -> object:
     import pynvml
 

@@ -22,7 +22,8 @@ def run(*command: Path | str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "steps"), [("allocate", 10), ("retreat", 50), ("reap", 25), ("reap_after_dead_reaper", 25)]
+    ("scenario", "steps"),
+    [("allocate", 10), ("retreat", 50), ("first_context", 6), ("reap", 25), ("reap_after_dead_reaper", 25)],
 )
 def test_killed_at_every_step_leaves_the_truth(native, scenario, steps):
     program = native.compile(PROGRAMS / "ledger_kill.c", *LEDGER, flags=("-DHAMI_LEDGER_STEPS",))

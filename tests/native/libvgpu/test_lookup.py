@@ -23,6 +23,10 @@ WAYS = {
     "handle": ("by_handle",),
     "libc's dlsym": ("by_raw_dlsym", LIBC_DLSYM),
     "RTLD_DEEPBIND plugin": ("by_plugin", "PLUGIN"),
+    "dlmopen": ("by_namespace", "PLUGIN"),
+    "dlmopen from a plugin opened by dlmopen": ("by_nested_namespace", "PLUGIN"),
+    "libc's dlmopen": ("by_found_dlmopen", "PLUGIN"),
+    "dlmopen after many that failed": ("after_failed_namespaces", "PLUGIN"),
     "a copy of libcuda": ("in_a_copy", "COPY"),
     "after dlclose": ("after_close",),
 }
@@ -80,6 +84,21 @@ def test_dlvsym(native, machine, tmp_path, sliced, library):
 def test_two_copies_of_the_driver_are_one_in_a_slice(look, machine):
     assert look(("in_a_copy", "COPY"), "cuInit", machine.slice(1000))[0] == "one driver"
     assert look(("in_a_copy", "COPY"), "cuInit", None)[0] == "two drivers"
+
+
+def test_a_namespace_meets_the_same_limit(native, machine):
+    """The plugin's driver in there is the program's own: one context, one place in the ledger."""
+    plugin = native.compile(PROGRAMS / "plugin.c", flags=("-shared", "-fPIC"))
+    place = machine.slice(1000)
+    guest = place.guest()
+    guest("start(); import ctypes; inside = ctypes.CDLL(None).dlmopen; inside.restype = c_void_p")
+    guest(f"handle = c_void_p(inside(c_void_p(-1), {str(plugin)!r}.encode(), 2))")
+    guest("find = ctypes.CDLL(None).dlsym; find.restype = c_void_p")
+    guest("look = ctypes.CFUNCTYPE(c_void_p, c_char_p, c_char_p)(find(handle, b'plugin_look'))")
+    guest("take = ctypes.CFUNCTYPE(c_int, c_void_p, c_size_t)(look(b'libcuda.so.1', b'cuMemAlloc_v2'))")
+    assert guest("[take(byref(c_uint64()), 300 << 20) for _ in range(4)]") == [0, 0, 2, 2]
+    assert place.used() == 104 + 600 == machine.true_use(guest.pid)
+    assert len(place.view().processes) == 1
 
 
 def test_driver_works_after_dlclose(look, machine):

@@ -20,7 +20,7 @@ INVISIBLE = {"cuMemAllocManaged"}
 ALL = sorted(guest_ways.ways)
 CONTEXTS = [way for way in ALL if way.startswith("cuCtx")]
 # what these cost is seen only when it is there: taken, and undone
-SEEN_AFTERWARDS = re.compile("cuCtx|cuModule|cuLibrary|cuKernel|cuLaunch")
+SEEN_AFTERWARDS = re.compile("cuModule|cuLibrary|cuKernel|cuLaunch")
 
 
 def step_of(way: str) -> tuple[int, int]:
@@ -270,6 +270,49 @@ def test_stack_limit(machine: Machine):
     assert place.view().cards[0].overshoots == 1
     guest("cu('cuCtxSetLimit', c_int(0), c_size_t(4096))")
     assert CONTEXT < place.used() == machine.true_use(guest.pid) <= LIMIT
+
+
+HEAP = "module = c_void_p(); cu('cuModuleLoadData', byref(module), c_char_p(b'//hamisim heap kernels=work'))"
+HEAP_KERNEL = "work = c_void_p(); cu('cuModuleGetFunction', byref(work), module, c_char_p(b'work'))"
+
+
+def set_heap(mib: int) -> str:
+    return f"cu('cuCtxSetLimit', c_int(2), c_size_t({mib} * MIB))"
+
+
+def test_the_kernels_heap_is_charged_when_it_is_promised(machine: Machine):
+    place = machine.slice(LIMIT)
+    guest = place.guest()
+    guest("start()")
+    assert guest.refused(set_heap(900)) == OUT_OF_MEMORY
+    assert place.view().cards[0].overshoots == 0
+    guest(set_heap(600))
+    assert machine.true_use(guest.pid) == CONTEXT
+    assert place.used() == CONTEXT + 600
+    assert guest.refused("alloc(400)") == OUT_OF_MEMORY
+    guest(set_heap(500))
+    assert place.used() == CONTEXT + 500
+    guest("p = alloc(380)")
+    # the driver takes it at the launch, and it is there once
+    guest(f"{HEAP}; {HEAP_KERNEL}; launch(work)")
+    assert machine.true_use(guest.pid) == CONTEXT + 880
+    assert guest.refused("alloc(20)") == OUT_OF_MEMORY
+    assert place.used() == CONTEXT + 880
+    guest("free(p); alloc(390)")
+    assert place.used() == CONTEXT + 890 == machine.true_use(guest.pid)
+    assert place.view().cards[0].peak <= LIMIT
+    assert machine.peak() <= LIMIT
+    guest("cu('cuDevicePrimaryCtxReset_v2', c_int(0))")
+    assert place.used() == 0
+
+
+def test_a_heap_that_is_never_used_goes_with_its_context(machine: Machine):
+    place = machine.slice(LIMIT)
+    guest = place.guest()
+    guest(f"start(); {set_heap(600)}; take('cuModuleLoadData', 100)")
+    assert place.used() == CONTEXT + 700
+    guest("cu('cuDevicePrimaryCtxReset_v2', c_int(0)); context(); alloc(880)")
+    assert place.used() == CONTEXT + 880 == machine.true_use(guest.pid)
 
 
 def test_a_library_too_big_is_unloaded_and_its_handles_stay_dead(machine: Machine):

@@ -21,6 +21,8 @@ HOOKS = {
     "hamisim_busy",
     "hamisim_busy_for",
     "hamisim_clock",
+    "hamisim_lists",
+    "hamisim_peak",
     "hamisim_raise_xid",
     "hamisim_used",
 }

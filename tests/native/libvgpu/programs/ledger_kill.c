@@ -84,6 +84,16 @@ static void retreat(void)
     atomic_fetch_add(&shared->driver, 300);
 }
 
+// The first context of a slice: reserve all, let the driver take what it takes, settle.
+static void first_context(void)
+{
+    struct ledger ledger = joined();
+    CHECK(ledger_reserve_rest(&ledger, 0, LIMIT) == LIMIT);
+    atomic_fetch_add(&shared->driver, 104);
+    ledger_settle(&ledger, 0, LIMIT, 104);
+    CHECK(ledger_used(&shared->usage, 0) == 104);
+}
+
 static const struct scenario {
     const char *name;
     void (*run)(void);
@@ -91,6 +101,7 @@ static const struct scenario {
 } scenarios[] = {
     {"allocate", allocate_and_free, false, false},
     {"retreat", retreat, false, false},
+    {"first_context", first_context, false, false},
     {"reap", reap, true, false},
     {"reap_after_dead_reaper", reap_after_dead_reaper, true, true},
 };

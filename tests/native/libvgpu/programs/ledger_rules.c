@@ -141,6 +141,20 @@ static void release_never_goes_below_zero(void)
     CHECK(usage->cards[0].peak == 10);
 }
 
+static void the_rest_is_all_that_is_left_and_no_peak(void)
+{
+    struct ledger ledger = joined();
+    CHECK(ledger_reserve(&ledger, 0, 300, 1000, NULL));
+    CHECK(ledger_reserve_rest(&ledger, 0, 1000) == 700);
+    CHECK(ledger_reserve_rest(&ledger, 0, 1000) == 0);
+    CHECK(ledger_reserve_rest(&ledger, 0, 500) == 0);
+    CHECK(!ledger_reserve(&ledger, 0, 1, 1000, NULL));
+    CHECK(usage->cards[0].peak == 300);
+    ledger_settle(&ledger, 0, 700, 104);
+    CHECK(ledger.self->held[0] == 300 && ledger.self->overhead[0] == 104);
+    CHECK(ledger_used(usage, 0) == 404 && usage->cards[0].peak == 404);
+}
+
 static void refusal_says_who_holds_what(void)
 {
     struct ledger ledger = joined();
@@ -173,6 +187,7 @@ static const struct {
     RULE(live_reaper_is_left_alone),
     RULE(nonsense_in_the_page_does_no_harm),
     RULE(release_never_goes_below_zero),
+    RULE(the_rest_is_all_that_is_left_and_no_peak),
     RULE(refusal_says_who_holds_what),
 };
 

@@ -58,16 +58,53 @@ static void by_raw_dlsym(char **arguments)
     show(raw(open_driver(arguments[0]), arguments[1]));
 }
 
-// A plugin that sees libc's dlsym and dlopen first.
-static void by_plugin(char **arguments)
+static void look_by(void *plugin, char **arguments)
 {
-    void *plugin = dlopen(arguments[2], RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
     if (!plugin)
         fprintf(stderr, "%s\n", dlerror());
     CHECK(plugin);
     void *(*look)(const char *, const char *) = (void *(*)(const char *, const char *))dlsym(plugin, "plugin_look");
     CHECK(look);
     show(look(arguments[0], arguments[1]));
+}
+
+// A plugin that sees libc's dlsym and dlopen first.
+static void by_plugin(char **arguments)
+{
+    look_by(dlopen(arguments[2], RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND), arguments);
+}
+
+// A plugin with a libc and a driver of its own.
+static void by_namespace(char **arguments)
+{
+    CHECK(!dlmopen(LM_ID_NEWLM, "/nonexistent.so", RTLD_NOW) && dlerror());
+    look_by(dlmopen(LM_ID_NEWLM, arguments[2], RTLD_NOW), arguments);
+}
+
+// One that is opened by such a plugin, and one by libc's own dlmopen.
+static void by_nested_namespace(char **arguments)
+{
+    void *outer = dlmopen(LM_ID_NEWLM, arguments[2], RTLD_NOW);
+    CHECK(outer);
+    void *(*open)(const char *) = (void *(*)(const char *))dlsym(outer, "plugin_in_namespace");
+    CHECK(open);
+    look_by(open(arguments[2]), arguments);
+}
+
+static void by_found_dlmopen(char **arguments)
+{
+    void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+    void *(*open)(Lmid_t, const char *, int) = (void *(*)(Lmid_t, const char *, int))dlsym(libc, "dlmopen");
+    CHECK(open);
+    look_by(open(LM_ID_NEWLM, arguments[2], RTLD_NOW), arguments);
+}
+
+// The linker has room for 16 namespaces: those that fail must not use them up.
+static void after_failed_namespaces(char **arguments)
+{
+    for (int i = 0; i < 40; i++)
+        CHECK(!dlmopen(LM_ID_NEWLM, "/nonexistent.so", RTLD_NOW));
+    by_namespace(arguments);
 }
 
 // Two copies of the driver: both lead to one.
@@ -106,8 +143,9 @@ static const struct {
     void (*run)(char **);
 } ways[] = {
 #define WAY(name) {#name, name}
-    WAY(by_handle), WAY(by_version), WAY(global),      WAY(by_raw_dlsym),
-    WAY(by_plugin), WAY(in_a_copy),  WAY(after_close), WAY(next_twice),
+    WAY(by_handle),    WAY(by_version),          WAY(global),           WAY(by_raw_dlsym),
+    WAY(by_plugin),    WAY(in_a_copy),           WAY(after_close),      WAY(next_twice),
+    WAY(by_namespace), WAY(by_nested_namespace), WAY(by_found_dlmopen), WAY(after_failed_namespaces),
 };
 
 int main(int argc, char **argv)

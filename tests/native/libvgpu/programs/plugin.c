@@ -4,11 +4,18 @@
 
 void *plugin_look(const char *path, const char *name);
 void *plugin_next(const char *name);
+void *plugin_in_namespace(const char *plugin);
 
 void *plugin_look(const char *path, const char *name)
 {
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     return handle ? dlsym(handle, name) : NULL;
+}
+
+// A further namespace, by whatever dlmopen it is bound to.
+void *plugin_in_namespace(const char *plugin)
+{
+    return dlmopen(LM_ID_NEWLM, plugin, RTLD_NOW);
 }
 
 // RTLD_NEXT means: after this library, which stands behind the limiter.
