@@ -1,6 +1,7 @@
 // cuInit: the first CUDA call of a process, and the place to refuse all others.
 #include "driver.h"
 #include "member.h"
+#include "slice.h"
 
 CUresult cuInit(unsigned int Flags)
 {
@@ -10,6 +11,9 @@ CUresult cuInit(unsigned int Flags)
     case DRIVER_ACTIVE:
         if (!member_ledger())
             return CUDA_ERROR_NOT_PERMITTED;
+        // a server without a GPU: the same answer as on a machine without one
+        if (slice()->limits->card_count == 0 && !slice()->from_environment)
+            return CUDA_ERROR_NO_DEVICE;
         break;
     default:
         break;

@@ -8,6 +8,8 @@ from ctypes import byref, c_int, c_size_t, c_uint, c_uint64, c_void_p
 
 MIB = 1 << 20
 OUT_OF_MEMORY = 2
+NOT_INITIALIZED = 3
+NO_DEVICE = 100
 NOT_PERMITTED = 800
 
 

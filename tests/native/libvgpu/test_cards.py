@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from guest_calls import OUT_OF_MEMORY
+from guest_calls import NO_DEVICE, NOT_INITIALIZED, OUT_OF_MEMORY
 
 from .conftest import T4_MIB, Machine
 
@@ -51,8 +51,8 @@ def test_a_whole_card_is_no_way_to_another(machine: Machine):
 
 def test_a_slice_of_no_card_can_use_none(machine: Machine):
     guest = machine.slice().guest()
-    guest("init()")
-    assert guest.refused("context(0)") == OUT_OF_MEMORY
+    assert guest.refused("init()") == NO_DEVICE
+    assert guest.refused("context(0)") == NOT_INITIALIZED
     assert guest("nvml_uuids()") == []
 
 
