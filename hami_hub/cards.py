@@ -9,9 +9,7 @@ from dataclasses import dataclass
 import pynvml
 
 from .core.cards import DEFAULT_SPLIT_COUNT, Card, CardUuid
-from .core.units import Mib
-
-_BYTES_PER_MIB = 1024 * 1024
+from .core.units import Mib, mib_down, mib_up
 
 
 class NoCardsError(RuntimeError):
@@ -78,7 +76,7 @@ def memory_use(uuid: CardUuid) -> MemoryUse | None:
             memory = pynvml.nvmlDeviceGetMemoryInfo(pynvml.nvmlDeviceGetHandleByUUID(uuid))
         except pynvml.NVMLError:
             return None
-        return MemoryUse(Mib(memory.total // _BYTES_PER_MIB), Mib(-(-memory.used // _BYTES_PER_MIB)))
+        return MemoryUse(mib_down(memory.total), mib_up(memory.used))
 
 
 def _read_card(index: int, split_count: int) -> Card | None:
@@ -89,10 +87,12 @@ def _read_card(index: int, split_count: int) -> Card | None:
     except pynvml.NVMLError:
         return None  # nothing to call it by
     try:
-        vram, healthy = pynvml.nvmlDeviceGetMemoryInfo(handle).total // _BYTES_PER_MIB, True
+        vram, healthy = pynvml.nvmlDeviceGetMemoryInfo(handle).total, True
     except pynvml.NVMLError:
         vram, healthy = 0, False
-    return Card(uuid=CardUuid(uuid), index=index, model=model, vram=Mib(vram), split_count=split_count, healthy=healthy)
+    return Card(
+        uuid=CardUuid(uuid), index=index, model=model, vram=mib_down(vram), split_count=split_count, healthy=healthy
+    )
 
 
 def _text(value: str | bytes) -> str:

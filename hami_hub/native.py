@@ -7,6 +7,7 @@ none.  What they do is in native/.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import hami_hub
@@ -16,7 +17,7 @@ SIM_FOLDER = "sim"
 ENV_SIM_DIR = "HAMI_SIM_DIR"
 ENV_SIM_PROFILE = "HAMI_SIM_PROFILE"
 ENV_SIM_CARDS = "HAMI_SIM_CARDS"
-_SEARCH = "LD_LIBRARY_PATH"
+ENV_SEARCH = "LD_LIBRARY_PATH"
 
 
 class NativeMissingError(RuntimeError):
@@ -54,15 +55,17 @@ def sim_environment(state: Path, *, profile: str = "t4", cards: int = 1) -> dict
         profile: "t4", "a10", "a100-40gb" or "h200".
         cards: how many.
     """
-    rest = os.environ.get(_SEARCH, "")
-    folder = str(sim_folder())
-    paths = [folder, *(path for path in rest.split(os.pathsep) if path and path != folder)]
     return {
-        _SEARCH: os.pathsep.join(paths),
+        ENV_SEARCH: put_first(str(sim_folder()), os.environ.get(ENV_SEARCH, "").split(":")),
         ENV_SIM_DIR: str(state),
         ENV_SIM_PROFILE: profile,
         ENV_SIM_CARDS: str(cards),
     }
+
+
+def put_first(first: str, rest: Iterable[str]) -> str:
+    """A list as the dynamic linker reads it: `first`, then the others once more."""
+    return ":".join([first, *(path for path in rest if path and path != first)])
 
 
 def is_simulated() -> bool:

@@ -1,7 +1,7 @@
 """Amounts: VRAM in whole MiB, cores in whole percent of one card.  Text in, text out, never a float.
 
-Bytes exist only in `slicepage` and in the limiter.  A text that is no amount raises `AmountError`, whose message is
-shown to the person who typed it.
+Bytes exist only where a page or a driver speaks them, and become MiB there at once.  A text that is no amount raises
+`AmountError`, whose message is shown to the person who typed it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ Mib = NewType("Mib", int)
 Percent = NewType("Percent", int)
 
 MIB_PER_GIB = 1024
+BYTES_PER_MIB = 1024 * 1024
 # More than any card has: 16 TiB.  An amount above it is a slip of the keyboard, not a wish.
 MAX_VRAM = Mib(16 * 1024 * 1024)
 
@@ -62,6 +63,16 @@ def parse_vram(text: str | int) -> Mib:
     if amount > MAX_VRAM:
         raise AmountError(f"{shown} is more than any card has. {_EXAMPLE}")
     return Mib(int(amount))
+
+
+def mib_down(amount: int) -> Mib:
+    """The whole MiB in `amount` bytes: for what there is."""
+    return Mib(amount // BYTES_PER_MIB)
+
+
+def mib_up(amount: int) -> Mib:
+    """The MiB that `amount` bytes need: for what is in use."""
+    return Mib(-(-amount // BYTES_PER_MIB))
 
 
 def format_vram(amount: Mib) -> str:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from ..core.units import Mib
+from ..core.units import BYTES_PER_MIB, Mib, mib_down
 from . import words
 from .errors import NoGpuError, OutOfMemoryError
 
-_BYTES_PER_MIB = 1 << 20
 _PRIMARY_DEVICE = 0
 
 
@@ -34,12 +33,12 @@ class DriverBackend:
         self._context: Any = None
 
     def total_memory(self) -> Mib:
-        return Mib(self._call(self._driver.cuDeviceTotalMem, self._device) // _BYTES_PER_MIB)
+        return mib_down(self._call(self._driver.cuDeviceTotalMem, self._device))
 
     def free_memory(self) -> Mib:
         self._enter()
         free, _total = self._call(self._driver.cuMemGetInfo)
-        return Mib(free // _BYTES_PER_MIB)
+        return mib_down(free)
 
     def card_name(self) -> str:
         name: bytes = self._call(self._driver.cuDeviceGetName, 96, self._device)
@@ -51,7 +50,7 @@ class DriverBackend:
     def allocate(self, amount: Mib) -> None:
         __tracebackhide__ = True
         self._enter()
-        size = amount * _BYTES_PER_MIB
+        size = amount * BYTES_PER_MIB
         error, pointer = self._driver.cuMemAlloc(size)
         if error == self._driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY:
             free, total = self._call(self._driver.cuMemGetInfo)
@@ -60,7 +59,7 @@ class DriverBackend:
         self._kept.append((pointer, size))
 
     def allocated(self) -> Mib:
-        return Mib(sum(size for _pointer, size in self._kept) // _BYTES_PER_MIB)
+        return mib_down(sum(size for _pointer, size in self._kept))
 
     def free(self) -> None:
         if self._kept:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ..core.units import Mib
+from ..core.units import BYTES_PER_MIB, Mib, mib_down
 
-_BYTES_PER_MIB = 1 << 20
 _BYTES_PER_FLOAT = 4
 
 
@@ -18,11 +17,11 @@ class TorchBackend:
         self._properties = torch.cuda.get_device_properties(0)
 
     def total_memory(self) -> Mib:
-        return Mib(self._properties.total_memory // _BYTES_PER_MIB)
+        return mib_down(self._properties.total_memory)
 
     def free_memory(self) -> Mib:
         free, _total = torch.cuda.mem_get_info(0)
-        return Mib(free // _BYTES_PER_MIB)
+        return mib_down(free)
 
     def card_name(self) -> str:
         return str(self._properties.name)
@@ -32,11 +31,11 @@ class TorchBackend:
 
     def allocate(self, amount: Mib) -> None:
         __tracebackhide__ = True
-        numbers = amount * _BYTES_PER_MIB // _BYTES_PER_FLOAT
+        numbers = amount * BYTES_PER_MIB // _BYTES_PER_FLOAT
         self._kept.append(torch.zeros(numbers, dtype=torch.float32, device="cuda:0"))
 
     def allocated(self) -> Mib:
-        return Mib(sum(tensor.nbytes for tensor in self._kept) // _BYTES_PER_MIB)
+        return mib_down(sum(tensor.nbytes for tensor in self._kept))
 
     def free(self) -> None:
         self._kept.clear()

@@ -12,13 +12,12 @@ from typing import TypeVar
 from ..core.cards import CardUuid
 from ..core.names import ENV_SLICE_DIR
 from ..core.slices import CorePolicy, Priority
-from ..core.units import Mib, Percent
+from ..core.units import Mib, Percent, mib_down, mib_up
 from . import layout
 from .process import owner_runs
 
 # Where a slice is mounted into containers and systemd units; it outranks the environment.
 MOUNTED_SLICE = Path("/run/hami/slice")
-_BYTES_PER_MIB = 1024 * 1024
 
 
 class PageError(ValueError):
@@ -118,7 +117,9 @@ def read_slice(directory: Path, *, same_pid_namespace: bool = True) -> SliceView
         name=limits.name.decode(errors="replace"),
         cards=tuple(_card(limits.cards[i], usage.cards[i], sum(_held(s, i) for s in slots)) for i in range(count)),
         processes=tuple(
-            ProcessView(s.owner >> 32, s.comm.decode(errors="replace"), tuple(_mib(_held(s, i)) for i in range(count)))
+            ProcessView(
+                s.owner >> 32, s.comm.decode(errors="replace"), tuple(mib_up(_held(s, i)) for i in range(count))
+            )
             for s in slots
         ),
         refusals=_refusals(limits, usage),
@@ -156,9 +157,9 @@ def load_page(path: Path, page: type[_Page], magic: int) -> _Page:
 def _card(limit: layout.CardLimit, usage: layout.CardUsage, used: int) -> CardView:
     return CardView(
         uuid=CardUuid(limit.uuid.decode(errors="replace")),
-        limit=Mib(limit.vram // _BYTES_PER_MIB),
-        used=_mib(used),
-        peak=_mib(max(usage.peak, used)),
+        limit=mib_down(limit.vram),
+        used=mib_up(used),
+        peak=mib_up(max(usage.peak, used)),
         cores=Percent(limit.cores),
         policy=CorePolicy[layout.PolicyCode(limit.policy).name],
         priority=Priority(limit.priority),
@@ -178,10 +179,10 @@ def _refusals(limits: layout.Limits, usage: layout.Usage) -> tuple[Refusal, ...]
             card=CardUuid(limits.cards[r.card].uuid.decode(errors="replace")),
             pid=r.pid,
             call=r.call.decode(errors="replace"),
-            asked=_mib(r.asked),
-            used=_mib(r.used),
-            limit=Mib(r.limit // _BYTES_PER_MIB),
-            holders=tuple((h.pid, _mib(h.bytes)) for h in r.holders if h.pid),
+            asked=mib_up(r.asked),
+            used=mib_up(r.used),
+            limit=mib_down(r.limit),
+            holders=tuple((h.pid, mib_up(h.bytes)) for h in r.holders if h.pid),
         )
         for r in written
     )
@@ -189,7 +190,3 @@ def _refusals(limits: layout.Limits, usage: layout.Usage) -> tuple[Refusal, ...]
 
 def _held(slot: layout.Process, card: int) -> int:
     return int(slot.held[card] + slot.overhead[card])
-
-
-def _mib(amount: int) -> Mib:
-    return Mib(-(-amount // _BYTES_PER_MIB))

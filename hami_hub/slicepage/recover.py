@@ -10,11 +10,9 @@ from pathlib import Path
 
 from ..core.cards import WHOLE_CORES, CardUuid
 from ..core.slices import CardShare, CorePolicy, Placement, Priority
-from ..core.units import Mib, Percent
+from ..core.units import Percent, mib_down
 from . import layout
 from .reader import PageError, load_page
-
-_BYTES_PER_MIB = 1024 * 1024
 
 
 def read_placement(directory: Path) -> Placement:
@@ -55,7 +53,7 @@ def _share(card: layout.CardLimit) -> CardShare:
     whole = bool(card.flags & layout.CardFlag.WHOLE)
     return CardShare(
         uuid=CardUuid(card.uuid.decode(errors="replace")),
-        vram=Mib(card.vram // _BYTES_PER_MIB),
+        vram=mib_down(card.vram),
         cores=Percent(card.cores),
         exclusive=whole or card.cores == WHOLE_CORES,
         whole=whole,

@@ -9,11 +9,9 @@ import shutil
 from pathlib import Path
 
 from ..core.slices import CardShare, Placement
-from ..core.units import Mib
+from ..core.units import BYTES_PER_MIB, Mib
 from . import layout
 from .reader import PageError
-
-_BYTES_PER_MIB = 1024 * 1024
 
 
 def create_slice(directory: Path, *, name: str, placement: Placement, tenant: tuple[int, int] | None = None) -> None:
@@ -63,7 +61,7 @@ def resize_card(directory: Path, *, uuid: str, vram: Mib) -> None:
                 if card is None:
                     raise PageError(f"The slice in {directory} has no card {uuid}.")
                 limits.sequence += 1
-                card.vram = vram * _BYTES_PER_MIB
+                card.vram = vram * BYTES_PER_MIB
                 limits.sequence += 1
             finally:
                 # ctypes keeps the mapping open while these names live
@@ -95,7 +93,7 @@ def _limits(name: str, placement: Placement) -> layout.Limits:
 
 def _fill_card(card: layout.CardLimit, share: CardShare, placement: Placement) -> None:
     card.uuid = share.uuid.encode()
-    card.vram = share.vram * _BYTES_PER_MIB
+    card.vram = share.vram * BYTES_PER_MIB
     card.cores = share.cores
     card.policy = layout.PolicyCode[placement.policy.name]
     card.priority = placement.priority

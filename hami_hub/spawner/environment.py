@@ -13,10 +13,9 @@ from pathlib import Path
 from ..core.codec import environment
 from ..core.names import ENV_NVIDIA_VISIBLE_DEVICES, ENV_SLICE_DIR, ENV_VISIBLE_DEVICES
 from ..core.slices import Placement
-from ..native import ENV_SIM_CARDS, ENV_SIM_DIR, ENV_SIM_PROFILE, is_simulated, sim_folder
+from ..native import ENV_SEARCH, ENV_SIM_CARDS, ENV_SIM_DIR, ENV_SIM_PROFILE, is_simulated, put_first, sim_folder
 
 _PRELOAD = "LD_PRELOAD"
-_SEARCH = "LD_LIBRARY_PATH"
 
 
 def slice_environment(
@@ -39,12 +38,8 @@ def slice_environment(
         ENV_NVIDIA_VISIBLE_DEVICES: cards or "none",
     }
     if preload is not None:
-        result[_PRELOAD] = _before(str(preload), re.split("[ :]", env.get(_PRELOAD, "")))
+        result[_PRELOAD] = put_first(str(preload), re.split("[ :]", env.get(_PRELOAD, "")))
     if is_simulated():
-        result[_SEARCH] = _before(str(sim_folder()), env.get(_SEARCH, "").split(os.pathsep))
+        result[ENV_SEARCH] = put_first(str(sim_folder()), env.get(ENV_SEARCH, "").split(":"))
         result |= {key: os.environ[key] for key in (ENV_SIM_DIR, ENV_SIM_PROFILE, ENV_SIM_CARDS) if key in os.environ}
     return result
-
-
-def _before(first: str, rest: list[str]) -> str:
-    return ":".join([first, *(path for path in rest if path and path != first)])

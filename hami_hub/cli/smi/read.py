@@ -12,11 +12,10 @@ import pynvml
 
 from ... import __version__
 from ...cards import nvml
-from ...core.units import Mib
+from ...core.units import Mib, mib_down, mib_up
 from ...slicepage import CardView, SliceView, find_slice, read_slice
 from .view import GpuView, ProcessView, Snapshot
 
-_BYTES_PER_MIB = 1024 * 1024
 _UNCORRECTED, _VOLATILE = 1, 0  # NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC
 _COMPUTE_MODES = ("Default", "E. Thread", "Prohibited", "E. Process")
 
@@ -123,10 +122,10 @@ def _memory(handle: Any) -> tuple[Mib | None, Mib | None, Mib | None]:
     """Total, used and reserved.  Version 2 of the call doesn't count what the driver keeps as used."""
     memory = _ask(pynvml.nvmlDeviceGetMemoryInfo, handle, version=pynvml.nvmlMemory_v2)
     if memory is not None:
-        return Mib(memory.total // _BYTES_PER_MIB), _up(memory.used), _up(memory.reserved)
+        return mib_down(memory.total), mib_up(memory.used), mib_up(memory.reserved)
     memory = _ask(pynvml.nvmlDeviceGetMemoryInfo, handle)
     if memory is not None:
-        return Mib(memory.total // _BYTES_PER_MIB), _up(memory.used), None
+        return mib_down(memory.total), mib_up(memory.used), None
     return None, None, None
 
 
@@ -137,7 +136,7 @@ def _processes(gpu: GpuView, handle: Any) -> Iterator[ProcessView]:
         kind = "+".join(letter for letter, found in (("C", compute), ("G", graphics)) if pid in found)
         used = process.usedGpuMemory
         name = _program(pid) or _text(_ask(pynvml.nvmlSystemGetProcessName, pid) or "[Not Found]")
-        yield ProcessView(gpu=gpu, pid=pid, name=name, kind=kind, used=None if used is None else _up(used))
+        yield ProcessView(gpu=gpu, pid=pid, name=name, kind=kind, used=None if used is None else mib_up(used))
 
 
 def _running(kind: str, handle: Any) -> Iterable[Any]:
@@ -175,7 +174,3 @@ def _truth(value: int | None) -> bool | None:
 
 def _thousandth(value: int | None) -> float | None:
     return None if value is None else value / 1000
-
-
-def _up(amount: int) -> Mib:
-    return Mib(-(-amount // _BYTES_PER_MIB))
