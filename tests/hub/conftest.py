@@ -9,25 +9,16 @@ from pathlib import Path
 import jupyterhub
 import pytest
 from hub_process import Hub
+from shapes import SHAPES
 from systemd_container import SystemdContainer, why_not
 
 from hami_hub import native
 
-SHAPES = {
-    "simple": "hami_hub.spawner.local.GpuSimpleLocalProcessSpawner",
-    "local": "hami_hub.spawner.local.GpuLocalProcessSpawner",
-    "systemd": "hami_hub.spawner.systemd.GpuSystemdSpawner",
-}
 PEOPLE = [
     *("alice", "bob", "carol", "rita", "dies", "mute", "slow", "noprogram", "homeless"),
     *(f"user{number}" for number in range(20)),
 ]
 FIRST_UID = 20000
-
-# For what the shape can't make a difference to.
-IN_ONE_SHAPE = pytest.mark.parametrize("shape", ["simple"], indirect=True, scope="session")
-WITH_ACCOUNTS = pytest.mark.parametrize("shape", ["local", "systemd"], indirect=True, scope="session")
-IN_UNITS = pytest.mark.parametrize("shape", ["systemd"], indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session", autouse=True)

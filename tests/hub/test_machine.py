@@ -8,8 +8,8 @@ import tempfile
 from typing import Any
 
 import pytest
-from conftest import SHAPES
 from hub_process import Failed, Hub
+from shapes import SHAPES
 from test_refusals import Person
 from test_starting import DRIVER, OUT_OF_MEMORY
 

@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import jupyterhub
 import pytest
-from conftest import IN_ONE_SHAPE, WITH_ACCOUNTS
 from hub_process import Failed, Hub
+from shapes import IN_ONE_SHAPE, WITH_ACCOUNTS
 
 LONG = "9" * 10_000
 

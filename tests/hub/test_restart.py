@@ -6,8 +6,8 @@ import os
 import shutil
 
 import pytest
-from conftest import IN_ONE_SHAPE, SHAPES
 from hub_process import Failed, Hub
+from shapes import IN_ONE_SHAPE, SHAPES
 
 
 def test_running_servers_keep_their_slices_and_give_them_back_as_ever(hub: Hub) -> None:

@@ -6,8 +6,8 @@ import json
 import stat
 
 import pytest
-from conftest import IN_UNITS
 from hub_process import Hub
+from shapes import IN_UNITS
 
 from hami_hub.slicepage import read_slice
 

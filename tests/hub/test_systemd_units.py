@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import SHAPES
 from hub_process import Hub
+from shapes import SHAPES
 from systemd_container import SystemdContainer
 from test_starting import DRIVER, OUT_OF_MEMORY
 
