@@ -30,7 +30,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint lint-style lint-types lint-imports lint-c format prove build lock clean
+.PHONY: help demo test lint lint-style lint-types lint-imports lint-c format prove bench cluster build lock clean
 
 help:  ## this list
 	@echo "HAMi Hub: GPU slices for JupyterHub"
@@ -40,7 +40,7 @@ demo: $(DEMO)/.demo $(DEMO)/.package  ## JupyterHub with GPU slices on http://12
 	@exec $(DEMO)/bin/hami-hub demo --port $(PORT) $(ARGS)
 
 test: .venv/.test .venv/.package  ## all the tests that this machine can run; ARGS="tests/unit -k units" for some
-	@requirements/system.sh chromium
+	@requirements/system.sh chromium cluster
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest $(ARGS)
 
 lint: lint-style lint-types lint-imports lint-c  ## style, types, imports, C format
@@ -69,6 +69,10 @@ prove: $(TORCH)/.demo $(TORCH)/.package  ## on a machine with an NVIDIA card: th
 # Tagged linux_x86_64 or linux_aarch64, for machines like this one; a wheel for others is built where glibc is old.
 bench: .venv/.test .venv/.package  ## does the cap hold by every known way, and what does it cost; ARGS="--simulated" without a card
 	$(BIN)/python -m bench.limiter.run $(ARGS)
+
+cluster: .venv/.test  ## a real Kubernetes on this machine, until Ctrl-C; ARGS="--nodes 2" for more of it
+	@requirements/system.sh cluster
+	@exec $(BIN)/python -m tests.cluster.rig up $(ARGS)
 
 build: .venv/.uv  ## the wheel, into dist/
 	@requirements/system.sh compiler

@@ -1,7 +1,8 @@
 #!/bin/sh
-# What the machine itself must have: `system.sh python compiler chromium` checks each, in this order.
+# What the machine itself must have: `system.sh python compiler chromium cluster` checks each, in this order.
 # What is missing is installed where that is possible without asking (root on Debian and Ubuntu); elsewhere one
-# sentence says what to do.  Chromium is only for the browser tests: its absence is no error.
+# sentence says what to do.  Chromium is only for the browser tests, and what `cluster` looks for only for the tests on a
+# real Kubernetes: their absence is no error, since those who need them say so.
 set -eu
 
 PYTHON=${PYTHON:-python3}
@@ -44,6 +45,19 @@ need_chromium() {
     [ -x /usr/bin/chromium ] && return
     # Ubuntu's package of that name is only a pointer to a snap
     grep -qs '^ID=debian' /etc/os-release && by_apt chromium fonts-liberation || true
+}
+
+need_cluster() {
+    # Nothing else brings a Go that is new enough, and without it the rest is of no use.
+    [ "$(id -u)" = 0 ] && [ -n "$(command -v go || command -v /usr/local/go/bin/go)" ] || return 0
+    PATH=$PATH:/usr/sbin:/sbin
+    packages=
+    for pair in ip:iproute2 nft:nftables mount:mount nsenter:util-linux cc:gcc pkg-config:pkg-config; do
+        command -v "${pair%%:*}" > /dev/null || packages="$packages ${pair#*:}"
+    done
+    pkg-config --exists libseccomp 2> /dev/null || packages="$packages libseccomp-dev libc6-dev"
+    # shellcheck disable=SC2086  # they are several words
+    [ -z "$packages" ] || by_apt $packages || true
 }
 
 for what in "$@"; do

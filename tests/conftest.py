@@ -8,7 +8,7 @@ from pathlib import Path, PurePath
 import pytest
 
 # The cheapest first.  The browser's tests last: playwright leaves an event loop running, which other tests can't bear.
-LEVELS = ("unit", "native", "hub", "cli", "notebooks", "browser")
+LEVELS = ("unit", "native", "hub", "cli", "notebooks", "cluster", "browser")
 FOLDER = Path(__file__).parent
 
 
