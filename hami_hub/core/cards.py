@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import NewType
 
 from .units import Mib, Percent
@@ -25,6 +26,8 @@ class Card:
         vram: all of the card's memory.
         split_count: how many slices may share it.
         healthy: False after a fault; takes no new slice.
+        numa: NUMA node of its slot; None: not known.
+        cordoned: an admin keeps new slices away from it.
     """
 
     uuid: CardUuid
@@ -33,6 +36,8 @@ class Card:
     vram: Mib
     split_count: int = DEFAULT_SPLIT_COUNT
     healthy: bool = True
+    numa: int | None = None
+    cordoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +64,8 @@ class CardState:
     def free_slices(self) -> int:
         """How many more slices the card may be cut into."""
         return 0 if self.exclusive else max(0, self.card.split_count - self.slices)
+
+
+def scaled_vram(vram: Mib, scaling: str) -> Mib:
+    """`vram` times `scaling` ("1.5"), rounded down: what a card counts as under HAMi's deviceMemoryScaling."""
+    return Mib(int(vram * Fraction(scaling)))

@@ -1,66 +1,86 @@
-"""HAMi's wire formats, in both directions: resources, annotations, environment.
+"""What stands on nodes and pods: HAMi's annotations in both directions, our own, and the variables of a container.
 
-Formats as written and read by HAMi 2.10.  Decoding is strict about what matters and forgiving about what HAMi itself
-gets wrong (one more `;` for each time an annotation was rewritten).  Names are in `names`.
+HAMi's formats are as written and read by HAMi 2.10.  Decoding is strict about what matters and forgiving about what
+HAMi itself gets wrong (one more `;` for each time an annotation was rewritten).  What a container asks for is in
+`resources`, names are in `names`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from .cards import Card, CardUuid
 from .names import (
+    DEVICE_CORDON,
+    DEVICES_ALLOCATED,
     ENV_CORE_POLICY,
     ENV_MEMORY_LIMIT,
     ENV_SM_LIMIT,
     ENV_TASK_PRIORITY,
-    GPU_POLICY,
-    NO_USE_TYPE,
-    NO_USE_UUID,
-    USE_TYPE,
-    USE_UUID,
-    ResourceNames,
+    NODE_REGISTER,
+    SLICES,
+    VGPU_NODE,
+    VGPU_TIME,
 )
-from .slices import CardPolicy, CardShare, CardWishes, CorePolicy, Placement, Priority, SliceRequest
-from .units import AmountError, Mib, Percent
+from .slices import CardShare, CorePolicy, Placement, Priority
+from .units import MAX_VRAM, Mib, Percent
 
 _VENDOR = "NVIDIA"
+_HAMI_CORE = "hami-core"
+_MAX_SLOTS = 1000
+# It becomes a file's name on the node.
+_UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 
 
 class WireError(ValueError):
-    """Text on a Kubernetes object that is not in HAMi's format.  Says which part and what was expected."""
+    """Text on a Kubernetes object that is not in the format.  Says which part and what was expected."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestDefaults:
-    """Helm's scheduler.defaultMem, defaultCores and defaultGPUNum.  `memory` 0: the whole card."""
+def cards_of_node(annotations: Mapping[str, str]) -> tuple[Card, ...]:
+    """The cards that a node offers, with those closed that its annotation `hami.io/device-cordon` names.
 
-    memory: Mib = Mib(0)
-    cores: Percent = Percent(0)
-    count: int = 1
+    Raises:
+        WireError: the list of cards can't be read.
+    """
+    text = annotations.get(NODE_REGISTER)
+    if not text:
+        return ()
+    closed = {uuid.strip() for uuid in annotations.get(DEVICE_CORDON, "").split(",")}
+    cards = decode_node_register(text)
+    return tuple(replace(card, cordoned=True) if card.uuid in closed else card for card in cards)
 
 
 def encode_node_register(cards: Sequence[Card]) -> str:
-    """`cards` as the node annotation `hami.io/node-nvidia-register`."""
-    return json.dumps([_card_to_json(card) for card in cards], separators=(",", ":"))
+    """`cards` as the node annotation `hami.io/node-nvidia-register`, in the order of their index."""
+    ordered = sorted(cards, key=lambda card: (card.index, card.uuid))
+    return json.dumps([_card_to_json(card) for card in ordered], separators=(",", ":"))
 
 
 def decode_node_register(text: str) -> tuple[Card, ...]:
-    """The cards that a node annotation lists.  HAMi leaves out zero and false: a card without `health` is ill.
+    """The cards that a node annotation lists, without those in MIG mode: they are not cut into slices.
+
+    HAMi leaves out zero and false, so a card without `health` is ill.  Its old format of colons is read too.
 
     Raises:
-        WireError: not a JSON list of cards.
+        WireError: not a list of cards.
     """
     try:
-        entries = json.loads(text)
-        return tuple(_card_from_json(entry) for entry in entries)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        if text.lstrip().startswith("["):
+            cards = [_card_from_json(entry) for entry in json.loads(text) if entry.get("mode", _HAMI_CORE) != "mig"]
+        else:
+            cards = _cards_from_colons(text)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise WireError(f"The node's list of cards can't be read ({error}). Expected a JSON list of objects.") from None
+    if len({card.uuid for card in cards}) < len(cards):
+        raise WireError("The node's list names a card twice. Each UUID may be there once.")
+    return tuple(cards)
 
 
-def encode_devices(containers: Sequence[Sequence[CardShare]]) -> str:
+def encode_devices(containers: Iterable[Sequence[CardShare]]) -> str:
     """Each container's shares as `hami.io/vgpu-devices-allocated`: "UUID,NVIDIA,MiB,cores:…;" for each container."""
     return "".join(
         "".join(f"{share.uuid},{_VENDOR},{share.vram},{share.cores}:" for share in shares) + ";"
@@ -80,40 +100,42 @@ def decode_devices(text: str) -> tuple[tuple[CardShare, ...], ...]:
     return tuple(containers)
 
 
-def request_from_resources(
-    limits: Mapping[str, str | int],
-    annotations: Mapping[str, str] | None = None,
-    *,
-    names: ResourceNames | None = None,
-    defaults: RequestDefaults | None = None,
-) -> SliceRequest | None:
-    """What a container's resource limits ask for; None if nothing of ours.
+def encode_slices(slices: Mapping[str, Placement]) -> str:
+    """What each container holds, by its name, as `hami.io/slices`.  The node is said by another annotation."""
+    return json.dumps({name: _placement_to_json(held) for name, held in slices.items()}, separators=(",", ":"))
+
+
+def decode_slices(text: str, node: str = "") -> dict[str, Placement]:
+    """What `encode_slices` wrote; `node` goes into each placement.
 
     Raises:
-        AmountError: a number out of range, with the resource's name.
+        WireError: anything missing, of another kind or out of range.
     """
-    names, defaults = names or ResourceNames(), defaults or RequestDefaults()
-    keys = (names.count, names.memory, names.memory_percentage, names.cores)
-    given = {key: _whole_number(key, limits[key]) for key in (*keys, names.priority) if key in limits}
-    count = given.get(names.count, defaults.count if any(key in given for key in keys) else 0)
-    if count == 0:
-        return None
-    memory = given.get(names.memory, 0)
-    percentage = given.get(names.memory_percentage, 0)
-    if percentage > 100:
-        raise AmountError(f"{names.memory_percentage} is {percentage}. Ask for 1 to 100.")
-    if not memory and not percentage:
-        memory = defaults.memory
-    return SliceRequest(
-        cards=count,
-        vram=Mib(memory) if memory else None,
-        vram_percent=Percent(percentage) if percentage and not memory else None,
-        # HAMi takes anything above 100 as all of the card.
-        cores=Percent(min(100, given.get(names.cores, defaults.cores))),
-        priority=Priority.HIGH if given.get(names.priority, Priority.LOW) == Priority.HIGH else Priority.LOW,
-        card_policy=_card_policy(annotations or {}),
-        wishes=_wishes(annotations or {}),
-    )
+    try:
+        containers = json.loads(text)
+        return {name: _placement_from_json(held, node) for name, held in containers.items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        what = str(error) if isinstance(error, WireError) else repr(error)[:80]
+        raise WireError(f"{SLICES} can't be read ({what}). Only the scheduler may write it.") from None
+
+
+def decision_annotations(
+    node: str, slices: Mapping[str, Placement], containers: Iterable[str], *, at: int
+) -> dict[str, str]:
+    """All that is written on a pod with its binding: ours, and what HAMi's tools look for.
+
+    Args:
+        node: where it goes.
+        slices: what each container gets.
+        containers: names of all containers, init containers first, as HAMi counts them.
+        at: unix seconds.
+    """
+    return {
+        VGPU_NODE: node,
+        VGPU_TIME: str(at),
+        DEVICES_ALLOCATED: encode_devices(slices[name].shares if name in slices else () for name in containers),
+        SLICES: encode_slices(slices),
+    }
 
 
 def environment(placement: Placement) -> dict[str, str]:
@@ -135,59 +157,122 @@ def _card_to_json(card: Card) -> dict[str, object]:
         "devmem": card.vram,
         "devcore": 100,
         "type": card.model if card.model.startswith(_VENDOR) else f"{_VENDOR}-{card.model}",
-        "mode": "hami-core",
+        "numa": card.numa,
+        "mode": _HAMI_CORE,
         "health": card.healthy,
     }
     return {key: value for key, value in entry.items() if value}  # as Go's omitempty does
 
 
 def _card_from_json(entry: Mapping[str, object]) -> Card:
-    model = str(entry["type"])
     return Card(
-        uuid=CardUuid(str(entry["id"])),
+        uuid=_uuid(entry["id"]),
         index=_int(entry.get("index", 0)),
-        model=model.removeprefix(f"{_VENDOR}-"),
-        vram=Mib(_int(entry["devmem"])),
-        split_count=_int(entry.get("count", 0)),
+        model=str(entry["type"]).removeprefix(f"{_VENDOR}-"),
+        vram=Mib(_int(entry["devmem"], most=MAX_VRAM)),
+        split_count=_int(entry.get("count", 0), most=_MAX_SLOTS),
         healthy=entry.get("health", False) is True,
+        numa=_int(entry["numa"]) if entry.get("numa") else None,
     )
+
+
+def _cards_from_colons(text: str) -> list[Card]:
+    """HAMi's format before JSON: "uuid,count,MiB,cores,type,numa,health[,index,mode]:" for each card."""
+    parts = [part for part in text.split(":") if part.strip()]
+    if not parts:
+        raise WireError("it names no card")
+    cards = []
+    for position, part in enumerate(parts):
+        fields = [field.strip() for field in part.split(",")]
+        if len(fields) < 7:
+            raise WireError(f'"{part[:64]}" is not a card')
+        if fields[8:9] == ["mig"]:
+            continue
+        cards.append(
+            Card(
+                uuid=_uuid(fields[0]),
+                index=_digits(fields[7]) if len(fields) > 7 else position,
+                model=fields[4].removeprefix(f"{_VENDOR}-"),
+                vram=Mib(_int(_digits(fields[2]), most=MAX_VRAM)),
+                split_count=_int(_digits(fields[1]), most=_MAX_SLOTS),
+                healthy=fields[6].lower() == "true",
+                numa=_digits(fields[5]) or None,
+            )
+        )
+    return cards
 
 
 def _share(part: str) -> CardShare:
     fields = part.split(",")
-    if len(fields) != 4 or not (
-        fields[2].isascii() and fields[2].isdigit() and fields[3].isascii() and fields[3].isdigit()
-    ):
-        raise WireError(f'"{part}" is not a device of a slice. Expected UUID,{_VENDOR},MiB,cores.')
+    if len(fields) != 4 or not (_is_number(fields[2]) and _is_number(fields[3])):
+        raise WireError(f'"{part[:64]}" is not a device of a slice. Expected UUID,{_VENDOR},MiB,cores.')
     cores = Percent(int(fields[3]))
     return CardShare(uuid=CardUuid(fields[0]), vram=Mib(int(fields[2])), cores=cores, exclusive=cores == 100)
 
 
-def _whole_number(key: str, value: str | int) -> int:
-    text = str(value)
-    if not (text.isascii() and text.isdigit() and len(text) <= 12):
-        raise AmountError(f'{key} is "{text}". Write a whole number.')
-    return int(text)
+def _placement_to_json(placement: Placement) -> dict[str, object]:
+    return {
+        "shares": [
+            {
+                "uuid": share.uuid,
+                "vram": share.vram,
+                "cores": share.cores,
+                "exclusive": share.exclusive,
+                "whole": share.whole,
+            }
+            for share in placement.shares
+        ],
+        "priority": int(placement.priority),
+        "policy": placement.policy.value,
+        "oomKiller": placement.oom_killer,
+    }
 
 
-def _int(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise WireError(f"{value!r} is not a count")
+def _placement_from_json(held: Mapping[str, Any], node: str) -> Placement:
+    shares = tuple(
+        CardShare(
+            uuid=_uuid(share["uuid"]),
+            vram=Mib(_int(share["vram"], least=1, most=MAX_VRAM)),
+            cores=Percent(_int(share["cores"], most=100)),
+            exclusive=_bool(share["exclusive"]),
+            whole=_bool(share["whole"]),
+        )
+        for share in held["shares"]
+    )
+    if not shares or len({share.uuid for share in shares}) < len(shares):
+        raise WireError("a container needs shares of different cards")
+    return Placement(
+        shares=shares,
+        priority=Priority(_int(held["priority"])),
+        policy=CorePolicy(held["policy"]),
+        node=node,
+        oom_killer=_bool(held["oomKiller"]),
+    )
+
+
+def _uuid(value: object) -> CardUuid:
+    if not isinstance(value, str) or not _UUID.fullmatch(value):
+        raise WireError(f"{str(value)[:64]!r} is not a card's UUID")
+    return CardUuid(value)
+
+
+def _bool(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise WireError(f"{str(value)[:64]!r} is neither true nor false")
     return value
 
 
-def _card_policy(annotations: Mapping[str, str]) -> CardPolicy:
-    first = annotations.get(GPU_POLICY, "").split(",")[0].strip().lower()
-    return CardPolicy.SPREAD if first == CardPolicy.SPREAD.value else CardPolicy.BINPACK
+def _int(value: object, *, least: int = 0, most: int = 1_000_000) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise WireError(f"{str(value)[:64]!r} is not a count from {least} to {most}")
+    return value
 
 
-def _wishes(annotations: Mapping[str, str]) -> CardWishes:
-    def items(key: str) -> tuple[str, ...]:
-        return tuple(item.strip() for item in annotations.get(key, "").split(",") if item.strip())
+def _digits(text: str) -> int:
+    if not _is_number(text):
+        raise WireError(f"{text[:64]!r} is not a count")
+    return int(text)
 
-    return CardWishes(
-        models=items(USE_TYPE),
-        not_models=items(NO_USE_TYPE),
-        uuids=tuple(map(CardUuid, items(USE_UUID))),
-        not_uuids=tuple(map(CardUuid, items(NO_USE_UUID))),
-    )
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 12

@@ -11,6 +11,24 @@ USE_TYPE = "nvidia.com/use-gputype"
 NO_USE_TYPE = "nvidia.com/nouse-gputype"
 USE_UUID = "nvidia.com/use-gpuuuid"
 NO_USE_UUID = "nvidia.com/nouse-gpuuuid"
+DEVICE_CORDON = "hami.io/device-cordon"
+VGPU_NODE = "hami.io/vgpu-node"
+VGPU_TIME = "hami.io/vgpu-time"
+# Ours, and the one that counts: what each container holds, by its name.
+SLICES = "hami.io/slices"
+# What the scheduler writes with its binding; a pod that brings one along is refused.
+SCHEDULER_ANNOTATIONS = frozenset(
+    {
+        VGPU_NODE,
+        VGPU_TIME,
+        SLICES,
+        DEVICES_ALLOCATED,
+        DEVICES_TO_ALLOCATE,
+        "hami.io/bind-phase",
+        "hami.io/bind-time",
+        "hami.io/vgpu-mig-allocations",
+    }
+)
 NODE_POLICY = "hami.io/node-scheduler-policy"
 GPU_POLICY = "hami.io/gpu-scheduler-policy"
 NODE_LABEL = "gpu"
@@ -20,6 +38,7 @@ ENV_MEMORY_LIMIT = "CUDA_DEVICE_MEMORY_LIMIT"
 ENV_SM_LIMIT = "CUDA_DEVICE_SM_LIMIT"
 ENV_TASK_PRIORITY = "CUDA_TASK_PRIORITY"
 ENV_CORE_POLICY = "GPU_CORE_UTILIZATION_POLICY"
+ENV_OOM_KILLER = "ACTIVE_OOM_KILLER"
 ENV_SLICE_DIR = "HAMI_SLICE_DIR"
 ENV_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 ENV_NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"

@@ -230,7 +230,7 @@ def _request(entry: Mapping[str, Any]) -> SliceRequest:
         cores=parse_percent(entry.get("cores", 0)),
         priority=Priority(int(entry.get("priority", Priority.LOW))),
         policy=CorePolicy(entry.get("policy", CorePolicy.DEFAULT)),
-        card_policy=CardPolicy(entry.get("card_policy", CardPolicy.BINPACK)),
+        card_policy=CardPolicy(entry.get("card_policy", CardPolicy.FGD)),
         wishes=CardWishes(models=(models,) if isinstance(models, str) else tuple(models)),
     )
 

@@ -32,6 +32,15 @@ class CardPolicy(str, Enum):
 
     BINPACK = "binpack"  # the fullest, so that whole cards stay free
     SPREAD = "spread"  # the emptiest
+    FGD = "fgd"  # where the rest stays most useful to the slices that usually come; alone on a machine: binpack
+
+
+class NodePolicy(str, Enum):
+    """`hami.io/node-scheduler-policy`: which of the nodes that fit is taken."""
+
+    FGD = "fgd"
+    BINPACK = "binpack"
+    SPREAD = "spread"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,8 @@ class SliceRequest:
         vram: MiB of each card, or None.
         vram_percent: percent of each card's VRAM, used when `vram` is None.
         cores: percent of each card's time; 0: no share is promised and none is enforced.
+        oom_killer: see `Placement`.
+        empty_card: only a card without slices will do, though others may join later: HAMi's card policy "mutex".
 
     With neither `vram` nor `vram_percent`, or with all the cores, the card is for this slice alone.
     """
@@ -75,6 +86,8 @@ class SliceRequest:
     policy: CorePolicy = CorePolicy.DEFAULT
     card_policy: CardPolicy = CardPolicy.BINPACK
     wishes: CardWishes = field(default_factory=CardWishes)
+    oom_killer: bool = False
+    empty_card: bool = False
 
     def __post_init__(self) -> None:
         if self.cards < 1:
@@ -121,9 +134,15 @@ class CardShare:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A slice that has its place: which cards, how much of each, and how the limiter is to treat it."""
+    """A slice that has its place: which cards, how much of each, and how the limiter is to treat it.
+
+    Attributes:
+        node: name of the Kubernetes node; empty on one machine.
+        oom_killer: a process that is found over its VRAM, after the fact, is ended.
+    """
 
     shares: tuple[CardShare, ...]
     priority: Priority = Priority.LOW
     policy: CorePolicy = CorePolicy.DEFAULT
     node: str = ""
+    oom_killer: bool = False

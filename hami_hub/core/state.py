@@ -23,6 +23,7 @@ def placement_to_json(placement: Placement) -> dict[str, Any]:
         "node": placement.node,
         "priority": int(placement.priority),
         "policy": placement.policy.value,
+        "oom_killer": placement.oom_killer,
         "shares": [
             {
                 "uuid": share.uuid,
@@ -57,6 +58,7 @@ def placement_from_json(data: Mapping[str, Any]) -> Placement:
             priority=Priority(int(data["priority"])),
             policy=CorePolicy(data["policy"]),
             node=str(data.get("node", "")),
+            oom_killer=bool(data.get("oom_killer", False)),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise StateError(f"The saved slice of a server can't be read: {error!r}.") from None
