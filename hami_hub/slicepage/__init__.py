@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .reader import CardView, PageError, ProcessView, Refusal, SliceView, find_slice, read_slice
 from .recover import claimed_pids, read_placement
+from .ring import in_ring, leave_ring
 from .writer import create_slice, remove_slice, resize_card
 
 __all__ = [
@@ -19,6 +20,8 @@ __all__ = [
     "claimed_pids",
     "create_slice",
     "find_slice",
+    "in_ring",
+    "leave_ring",
     "read_placement",
     "read_slice",
     "remove_slice",

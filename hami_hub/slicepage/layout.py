@@ -1,4 +1,5 @@
-"""The two pages as ctypes structures: a mirror of native/libvgpu/include/hami_slice.h, where each field is explained.
+"""The pages as ctypes structures: a mirror of native/libvgpu/include/hami_slice.h and hami_turns.h, where each field is
+explained.
 
 Sizes and offsets are compared with the compiled header by tests/native.  Change the header first.
 """
@@ -10,10 +11,15 @@ from enum import IntEnum, IntFlag
 
 LIMITS_FILE = "limits"
 USAGE_FILE = "usage"
+TURNS_FILE = "turns"
+CARDS_FOLDER = "cards"
 
 LIMITS_MAGIC = int.from_bytes(b"HAMLIMIT", "little")
 USAGE_MAGIC = int.from_bytes(b"HMIUSAGE", "little")
 PAGE_VERSION = 1
+TURNS_MAGIC = int.from_bytes(b"HAMITURN", "little")
+SHARE_MAGIC = int.from_bytes(b"HAMISHAR", "little")
+TURNS_VERSION = 1
 
 MAX_CARDS = 16
 MAX_PROCESSES = 1024
@@ -23,6 +29,8 @@ UUID_SIZE = 64
 NAME_SIZE = 64
 CALL_SIZE = 32
 COMM_SIZE = 16
+TURNS_MEMBERS = 128
+TURNS_LANES = 32
 
 
 class PolicyCode(IntEnum):
@@ -37,6 +45,7 @@ class CardFlag(IntFlag):
     """enum hami_card_flag."""
 
     WHOLE = 1
+    OOM_KILLER = 2
 
 
 class CardLimit(ctypes.Structure):
@@ -79,7 +88,11 @@ class CardUsage(ctypes.Structure):
         ("used_ns", ctypes.c_uint64),
         ("last_launch_ns", ctypes.c_uint64),
         ("context_bytes", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 9),
+        ("borrowed_ns", ctypes.c_uint64),
+        ("lent_ns", ctypes.c_uint64),
+        ("window_ns", ctypes.c_uint64),
+        ("window_used_ns", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 5),
     ]
 
 
@@ -92,7 +105,8 @@ class Process(ctypes.Structure):
         ("comm", ctypes.c_char * COMM_SIZE),
         ("held", ctypes.c_uint64 * MAX_CARDS),
         ("overhead", ctypes.c_uint64 * MAX_CARDS),
-        ("reserved", ctypes.c_uint64 * 12),
+        ("view", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 11),
     ]
 
 
@@ -136,4 +150,72 @@ class Usage(ctypes.Structure):
         ("cards", CardUsage * MAX_CARDS),
         ("refusals", RefusalRecord * MAX_REFUSALS),
         ("processes", Process * MAX_PROCESSES),
+    ]
+
+
+class Share(ctypes.Structure):
+    """struct hami_share."""
+
+    _fields_ = [
+        ("magic", ctypes.c_uint64),
+        ("version", ctypes.c_uint32),
+        ("size", ctypes.c_uint32),
+        ("card", ctypes.c_uint32),
+        ("cores", ctypes.c_uint32),
+        ("policy", ctypes.c_uint32),
+        ("priority", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint64 * 4),
+    ]
+
+
+class TurnsCard(ctypes.Structure):
+    """struct hami_turns_card."""
+
+    _fields_ = [
+        ("virtual_ns", ctypes.c_uint64),
+        ("earned_ns", ctypes.c_uint64),
+        ("spent_ns", ctypes.c_uint64),
+        ("active_ns", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 4),
+    ]
+
+
+class TurnsMemberCard(ctypes.Structure):
+    """struct hami_turns_member_card."""
+
+    _fields_ = [("until_ns", ctypes.c_uint64), ("asks_ns", ctypes.c_uint64)]
+
+
+class Lane(ctypes.Structure):
+    """struct hami_lane."""
+
+    _fields_ = [("sent", ctypes.c_uint32), ("done", ctypes.c_uint32)]
+
+
+class TurnsMember(ctypes.Structure):
+    """struct hami_turns_member."""
+
+    _fields_ = [
+        ("owner", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 7),
+        ("cards", TurnsMemberCard * MAX_CARDS),
+        ("lane_card", ctypes.c_uint8 * TURNS_LANES),
+        ("lanes", Lane * TURNS_LANES),
+        ("more_reserved", ctypes.c_uint64 * 52),
+    ]
+
+
+class Turns(ctypes.Structure):
+    """struct hami_turns."""
+
+    _fields_ = [
+        ("magic", ctypes.c_uint64),
+        ("version", ctypes.c_uint32),
+        ("size", ctypes.c_uint32),
+        ("member_high", ctypes.c_uint32),
+        ("zero", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint64 * 5),
+        ("cards", TurnsCard * MAX_CARDS),
+        ("more_reserved", ctypes.c_uint64 * 376),
+        ("members", TurnsMember * TURNS_MEMBERS),
     ]

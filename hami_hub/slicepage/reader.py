@@ -7,14 +7,14 @@ import os
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from ..core.cards import CardUuid
 from ..core.names import ENV_SLICE_DIR
 from ..core.slices import CorePolicy, Priority
 from ..core.units import Mib, Percent, mib_down, mib_up
 from . import layout
-from .process import owner_runs
+from .life import owner_lives
 
 # Where a slice is mounted into containers and systemd units; it outranks the environment.
 MOUNTED_SLICE = Path("/run/hami/slice")
@@ -38,7 +38,10 @@ class CardView:
     whole: bool
     refusals: int
     overshoots: int
-    throttled_seconds: float
+    throttled_seconds: float  # launches waited for their turn, or for the cap
+    used_seconds: float = 0.0  # card time used; 0 without a core share
+    borrowed_seconds: float = 0.0  # of it, beyond the slice's own share
+    lent_seconds: float = 0.0  # card time of the slice's share that neighbours used
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,28 +93,21 @@ def read_slice(directory: Path, *, same_pid_namespace: bool = True) -> SliceView
 
     Args:
         directory: a slice directory.
-        same_pid_namespace: False when looking into a container from outside, where its PIDs mean nothing: then
-            a slot left by a process that was killed still counts.
+        same_pid_namespace: False when looking into a container from outside, where its PIDs mean nothing: then a slot
+            that neither says in which /proc its PID counts nor holds its lock still counts.
 
     Raises:
         PageError: no slice there, or a damaged one.
     """
-    limits = load_page(directory / layout.LIMITS_FILE, layout.Limits, layout.LIMITS_MAGIC)
-    usage = load_page(directory / layout.USAGE_FILE, layout.Usage, layout.USAGE_MAGIC)
-    if limits.card_count > layout.MAX_CARDS:
-        raise PageError(
-            f"The slice page {directory / layout.LIMITS_FILE} is damaged: it lists {limits.card_count} cards."
-        )
-    try:
-        for limit in limits.cards[: limits.card_count]:
-            layout.PolicyCode(limit.policy), Priority(limit.priority)
-    except ValueError as error:
-        raise PageError(f"The slice page {directory / layout.LIMITS_FILE} is damaged: {error}.") from None
-    slots = [
-        slot
-        for slot in usage.processes[: min(usage.process_high, layout.MAX_PROCESSES)]
-        if slot.owner and (not same_pid_namespace or owner_runs(slot.owner))
-    ]
+    limits = load_limits(directory)
+    path = directory / layout.USAGE_FILE
+    with _open_page(path) as file:
+        usage = _parse(path, file.read(), layout.Usage, layout.USAGE_MAGIC)
+        slots = [
+            slot
+            for index, slot in enumerate(usage.processes[: min(usage.process_high, layout.MAX_PROCESSES)])
+            if slot.owner and owner_lives(slot, index, file.fileno(), same_pid_namespace=same_pid_namespace)
+        ]
     count = limits.card_count
     return SliceView(
         name=limits.name.decode(errors="replace"),
@@ -129,18 +125,35 @@ def read_slice(directory: Path, *, same_pid_namespace: bool = True) -> SliceView
 _Page = TypeVar("_Page", layout.Limits, layout.Usage)
 
 
-def load_page(path: Path, page: type[_Page], magic: int) -> _Page:
-    """A copy of the page in the file `path`.
+def load_limits(directory: Path) -> layout.Limits:
+    """What a slice directory grants.
 
     Raises:
-        PageError: no file, or not such a page.
+        PageError: no page, or one that no slice can have.
     """
+    path = directory / layout.LIMITS_FILE
+    with _open_page(path) as file:
+        limits = _parse(path, file.read(), layout.Limits, layout.LIMITS_MAGIC)
+    if limits.card_count > layout.MAX_CARDS:
+        raise PageError(f"The slice page {path} is damaged: it lists {limits.card_count} cards.")
     try:
-        content = path.read_bytes()
+        for limit in limits.cards[: limits.card_count]:
+            layout.PolicyCode(limit.policy), Priority(limit.priority)
+    except ValueError as error:
+        raise PageError(f"The slice page {path} is damaged: {error}.") from None
+    return limits
+
+
+def _open_page(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
     except FileNotFoundError:
         raise PageError(f"There is no slice page {path}. Start the server again.") from None
     except OSError as error:
         raise PageError(f"The slice page {path} can't be read: {error.strerror}.") from None
+
+
+def _parse(path: Path, content: bytes, page: type[_Page], magic: int) -> _Page:
     size = ctypes.sizeof(page)
     if len(content) != size:
         raise PageError(f"The slice page {path} is damaged: {len(content)} bytes instead of {size}.")
@@ -167,6 +180,9 @@ def _card(limit: layout.CardLimit, usage: layout.CardUsage, used: int) -> CardVi
         refusals=usage.refusals,
         overshoots=usage.overshoots,
         throttled_seconds=usage.throttled_ns / 1e9,
+        used_seconds=usage.used_ns / 1e9,
+        borrowed_seconds=usage.borrowed_ns / 1e9,
+        lent_seconds=usage.lent_ns / 1e9,
     )
 
 

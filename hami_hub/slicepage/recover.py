@@ -12,7 +12,8 @@ from ..core.cards import WHOLE_CORES, CardUuid
 from ..core.slices import CardShare, CorePolicy, Placement, Priority
 from ..core.units import Percent, mib_down
 from . import layout
-from .reader import PageError, load_page
+from .life import counts_here
+from .reader import load_limits
 
 
 def read_placement(directory: Path) -> Placement:
@@ -21,20 +22,20 @@ def read_placement(directory: Path) -> Placement:
     Raises:
         PageError: no page, or a damaged one.
     """
-    limits = load_page(directory / layout.LIMITS_FILE, layout.Limits, layout.LIMITS_MAGIC)
-    cards = limits.cards[: min(limits.card_count, layout.MAX_CARDS)]
-    try:
-        return Placement(
-            shares=tuple(_share(card) for card in cards),
-            priority=Priority(cards[0].priority) if cards else Priority.LOW,
-            policy=CorePolicy[layout.PolicyCode(cards[0].policy).name] if cards else CorePolicy.DEFAULT,
-        )
-    except ValueError as error:
-        raise PageError(f"The slice page {directory / layout.LIMITS_FILE} is damaged: {error}.") from None
+    limits = load_limits(directory)
+    cards = limits.cards[: limits.card_count]
+    return Placement(
+        shares=tuple(_share(card) for card in cards),
+        priority=Priority(cards[0].priority) if cards else Priority.LOW,
+        policy=CorePolicy[layout.PolicyCode(cards[0].policy).name] if cards else CorePolicy.DEFAULT,
+        oom_killer=any(card.flags & layout.CardFlag.OOM_KILLER for card in cards),
+    )
 
 
 def claimed_pids(directory: Path) -> frozenset[int]:
-    """The PIDs that the usage page lists.  The tenant writes there: a claim to check, never a fact.
+    """The PIDs that the usage page lists, as far as they count in our /proc.
+
+    The tenant writes there: a claim to check, never a fact.
 
     A page that can't be read claims nobody.
     """
@@ -46,7 +47,8 @@ def claimed_pids(directory: Path) -> frozenset[int]:
         return frozenset()
     if len(content) != size:
         return frozenset()
-    return frozenset(slot.owner >> 32 for slot in layout.Usage.from_buffer_copy(content).processes if slot.owner)
+    slots = layout.Usage.from_buffer_copy(content).processes
+    return frozenset(slot.owner >> 32 for slot in slots if slot.owner and counts_here(slot))
 
 
 def _share(card: layout.CardLimit) -> CardShare:

@@ -3,6 +3,7 @@
 Writes into the build folder
   entry_points.h   an index and a function type for every entry point
   entry_points.c   the names in order, and our wrapper beside each that is hooked
+  gates.c          the wrappers that are only the core share's gate
   exports.map      the version script: what libvgpu.so shows to the dynamic linker
 
 Stops with one line when a header declares an entry point that nobody has judged, or when a hooked one has gone.
@@ -11,21 +12,33 @@ Stops with one line when a header declares an entry point that nobody has judged
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from entry_points import EntryPoint, cuda_entry_points, nvml_entry_points
 
+GATES = ("work", "copies")
 LOOKUPS = ("dlsym", "dlvsym", "dlopen", "dlmopen")
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What one line of the list says of one name: hooked in a file, or passed for a reason."""
+    """What one line of the list says of one name: hooked in a file, gated in some way, or passed for a reason."""
 
-    hooked: bool
+    verb: str
     where: str
+
+    @property
+    def hooked(self) -> bool:
+        """Whether there is a wrapper of that name."""
+        return self.verb != "passes"
+
+    @property
+    def gated(self) -> bool:
+        """Whether the wrapper is a generated one."""
+        return self.verb == "gated"
 
 
 class JudgementError(Exception):
@@ -58,9 +71,11 @@ def read_judgements(path: Path) -> dict[str, dict[str, Judgement]]:
 
 def _section(line: str, number: int) -> tuple[str, Judgement]:
     words = line.split()
-    if len(words) != 3 or words[0] not in ("hooked", "passes") or words[1] not in ("cuda", "nvml"):
-        raise JudgementError(f"Line {number}: expected 'hooked|passes cuda|nvml <file or reason>', got '{line}'.")
-    return words[1], Judgement(words[0] == "hooked", words[2])
+    if len(words) != 3 or words[0] not in ("hooked", "gated", "passes") or words[1] not in ("cuda", "nvml"):
+        raise JudgementError(f"Line {number}: expected 'hooked|gated|passes cuda|nvml <file or reason>', got '{line}'.")
+    if words[0] == "gated" and words[2] not in GATES:
+        raise JudgementError(f"Line {number}: '{words[2]}' is no gate. There are: {', '.join(GATES)}.")
+    return words[1], Judgement(words[0], words[2])
 
 
 def check(library: str, entries: list[EntryPoint], judged: dict[str, Judgement]) -> None:
@@ -116,6 +131,54 @@ def source(libraries: dict[str, list[EntryPoint]], judged: dict[str, dict[str, J
     return "\n".join(lines)
 
 
+def gates(entries: list[EntryPoint], judged: dict[str, Judgement]) -> str:
+    """gates.c: a wrapper for each gated name."""
+    lines = [
+        "// Generated from cuda.h and judgements.txt.",
+        '#pragma GCC diagnostic ignored "-Wdeprecated-declarations"',
+        '#include "driver.h"',
+        '#include "share.h"',
+        "",
+    ]
+    for entry in entries:
+        if judged[entry.name].gated:
+            lines.extend(_gate(entry, waited=judged[entry.name].where == "copies"))
+    return "\n".join(lines)
+
+
+def _gate(entry: EntryPoint, *, waited: bool) -> list[str]:
+    stream = next((p.name for p in entry.parameters if re.match(r"CUstream\b(?!\w)", p.declaration)), "NULL")
+    per_thread = "true" if entry.name.endswith(("_ptsz", "_ptds")) else "false"
+    lines = [
+        f"{entry.result} {entry.name}({entry.signature})",
+        "{",
+        "    cuda_enter();",
+        f"    struct share_ticket ticket = share_enter((void *){entry.name}, {_size(entry)}, {stream}, {per_thread});",
+        f"    CUresult result = REAL({entry.name})({entry.arguments});",
+        "    share_leave(&ticket);",
+    ]
+    if waited:
+        lines.append(f"    struct share_wait wait = share_wait({stream}, {per_thread}, false);")
+        lines.append("    return share_waited(&wait, result);")
+    else:
+        lines.append("    return result;")
+    return [*lines, "}", ""]
+
+
+def _size(entry: EntryPoint) -> str:
+    """How much is moved, as C: work of one size has one cost."""
+    names = {p.name: p.declaration for p in entry.parameters}
+    copy = names.get("pCopy", "")
+    if "3D" in copy:
+        return "pCopy ? share_size(pCopy->WidthInBytes * pCopy->Height * pCopy->Depth) : 0"
+    if "2D" in copy:
+        return "pCopy ? share_size(pCopy->WidthInBytes * pCopy->Height) : 0"
+    if "Width" in names and "Height" in names:
+        return "share_size(Width * Height)"
+    amount = next((n for n in ("ByteCount", "N", "count", "size") if n in names), None)
+    return f"share_size({amount})" if amount else "0"
+
+
 def exports(
     libraries: dict[str, list[EntryPoint]], judged: dict[str, dict[str, Judgement]], lookups: tuple[str, ...]
 ) -> str:
@@ -149,6 +212,7 @@ def main() -> None:
     arguments.output.mkdir(parents=True, exist_ok=True)
     (arguments.output / "entry_points.h").write_text(header(libraries, judged))
     (arguments.output / "entry_points.c").write_text(source(libraries, judged))
+    (arguments.output / "gates.c").write_text(gates(libraries["cuda"], judged["cuda"]))
     (arguments.output / "exports.map").write_text(exports(libraries, judged, () if arguments.no_lookups else LOOKUPS))
 
 

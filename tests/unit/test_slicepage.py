@@ -14,7 +14,16 @@ from hypothesis import strategies as st
 from hami_hub.core.cards import CardUuid
 from hami_hub.core.slices import CardShare, CorePolicy, Placement, Priority
 from hami_hub.core.units import Mib, Percent
-from hami_hub.slicepage import PageError, create_slice, find_slice, layout, read_slice, remove_slice, resize_card
+from hami_hub.slicepage import (
+    PageError,
+    create_slice,
+    find_slice,
+    layout,
+    read_placement,
+    read_slice,
+    remove_slice,
+    resize_card,
+)
 
 SHARE = CardShare(CardUuid("GPU-0"), Mib(4000), Percent(25))
 PLACEMENT = Placement(shares=(SHARE,), priority=Priority.HIGH, policy=CorePolicy.FORCE)
@@ -137,6 +146,28 @@ def test_a_damaged_page_is_refused_in_words(slice_dir: Path, file: str, offset: 
     damage(slice_dir / file, offset, value)
     with pytest.raises(PageError, match=says):
         read_slice(slice_dir)
+
+
+@pytest.mark.parametrize(
+    ("offset", "value", "says"),
+    [
+        (layout.Limits.card_count.offset, b"\x11", "lists 17 cards"),
+        (layout.Limits.cards.offset + layout.CardLimit.priority.offset, b"\x07", "damaged: 7 is not"),
+    ],
+)
+def test_a_page_that_shows_nothing_gives_no_placement_either(
+    slice_dir: Path, offset: int, value: bytes, says: str
+) -> None:
+    damage(slice_dir / "limits", offset, value)
+    for read in (read_slice, read_placement):
+        with pytest.raises(PageError, match=says):
+            read(slice_dir)
+
+
+def test_the_oom_killer_is_in_the_page(tmp_path: Path) -> None:
+    for wanted in (False, True):
+        create_slice(tmp_path / "s", name="x/", placement=Placement((SHARE,), oom_killer=wanted))
+        assert read_placement(tmp_path / "s").oom_killer is wanted
 
 
 def test_a_short_or_missing_page_is_refused_in_words(slice_dir: Path) -> None:

@@ -47,7 +47,8 @@ enum hami_priority {
 };
 
 enum hami_card_flag {
-    HAMI_CARD_WHOLE = 1u << 0, // the whole card: no ledger and no share on the hot path
+    HAMI_CARD_WHOLE = 1u << 0,      // the whole card: no ledger and no share on the hot path
+    HAMI_CARD_OOM_KILLER = 1u << 1, // a process that takes more than the slice has, and can't give it back, is ended
 };
 
 struct hami_card_limit {
@@ -82,7 +83,11 @@ struct hami_card_usage {
     HAMI_ATOMIC(uint64_t) used_ns;        // card time charged
     HAMI_ATOMIC(uint64_t) last_launch_ns; // CLOCK_MONOTONIC, 0: never
     HAMI_ATOMIC(uint64_t) context_bytes;  // what the slice's first context on the card took, 0: none yet
-    HAMI_ATOMIC(uint64_t) reserved[9];
+    HAMI_ATOMIC(uint64_t) borrowed_ns;    // card time used beyond the share, by tenths of a second
+    HAMI_ATOMIC(uint64_t) lent_ns;        // card time of the share that neighbours used, likewise
+    HAMI_ATOMIC(uint64_t) window_ns;      // CLOCK_MONOTONIC at which the present tenth of a second began
+    HAMI_ATOMIC(uint64_t) window_used_ns; // used_ns at that time
+    HAMI_ATOMIC(uint64_t) reserved[5];
 };
 
 // One process of the slice.  A slot never moves while its owner lives.
@@ -90,14 +95,16 @@ struct hami_card_usage {
 //
 // `owner` is 0 (free) or pid << 32 | low 32 bits of the process's start time in clock ticks
 // (field 22 of /proc/PID/stat), so that one compare-and-swap claims a slot and a recycled PID is another owner.
-// A slot whose owner is dead counts as empty; whoever notices may clear it.
+// A slot whose owner is dead counts as empty; whoever notices may clear it.  As long as the owner lives it also holds a write
+// lock (F_OFD_SETLK) on the byte of the file where `owner` begins: for those who see other PIDs.
 struct hami_process {
     HAMI_ATOMIC(uint64_t) owner;
     HAMI_ATOMIC(uint64_t) reaper;                   // owner word of the process that clears this slot, 0: nobody
     char comm[HAMI_COMM_SIZE];                      // name of the program, NUL-terminated
     HAMI_ATOMIC(uint64_t) held[HAMI_MAX_CARDS];     // bytes allocated, as the driver rounds them, or about to be
     HAMI_ATOMIC(uint64_t) overhead[HAMI_MAX_CARDS]; // bytes of contexts, modules, stacks: as the driver shows
-    uint64_t reserved[12];
+    HAMI_ATOMIC(uint64_t) view;                     // which /proc the owner's PID counts in, 0: not known
+    uint64_t reserved[11];
 };
 
 struct hami_holder {

@@ -5,10 +5,11 @@
 #include "driver.h"
 #include "footprint.h"
 
-// The driver's padding of tiled layouts isn't documented: what it took beyond our estimate is seen in the figure.
+// The driver's padding of tiled layouts, and how small arrays share blocks, isn't documented: what it took beyond our estimate is
+// seen in the figure.
 static bool beyond_limit(const struct charge *charge)
 {
-    if (charge->card < 0 || (charge->flags & OBJECT_SMALL))
+    if (charge->card < 0)
         return false;
     footprint_leave(charge->card);
     footprint_refresh(charge->card);
@@ -18,7 +19,7 @@ static bool beyond_limit(const struct charge *charge)
 
 #define CREATE_ARRAY(function, description)                                                                            \
     struct charge charge;                                                                                              \
-    CUresult refused = charge_current(&charge, description ? array_bytes(array_shape(description)) : 0, __func__);     \
+    CUresult refused = charge_array(&charge, description ? array_bytes(array_shape(description)) : 0, __func__);       \
     if (refused != CUDA_SUCCESS)                                                                                       \
         return refused;                                                                                                \
     CUresult result = REAL(function)(pHandle, description);                                                            \
@@ -53,7 +54,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
 {
     struct charge charge;
     uint64_t bytes = pMipmappedArrayDesc ? array_mipmap_bytes(array_shape(pMipmappedArrayDesc), numMipmapLevels) : 0;
-    CUresult refused = charge_current(&charge, bytes, __func__);
+    CUresult refused = charge_array(&charge, bytes, __func__);
     if (refused != CUDA_SUCCESS)
         return refused;
     CUresult result = REAL(cuMipmappedArrayCreate)(pHandle, pMipmappedArrayDesc, numMipmapLevels);
@@ -64,15 +65,22 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle, const CUDA_ARRAY3D_DE
     return charge_settle(&charge, result, OBJECT_MIPMAP, result == CUDA_SUCCESS ? (uintptr_t)*pHandle : 0);
 }
 
+// What is left may be more than its estimates, which this one's hid.
+static CUresult destroyed(const struct object *object, CUresult result)
+{
+    charge_free_end(object, result == CUDA_SUCCESS);
+    if (object->card >= 0)
+        footprint_refresh(object->card);
+    return result;
+}
+
 CUresult cuArrayDestroy(CUarray hArray)
 {
     struct object object;
     if (cuda_enter() != DRIVER_ACTIVE || !objects_take(OBJECT_ARRAY, (uintptr_t)hArray, &object))
         return REAL(cuArrayDestroy)(hArray);
     charge_free_begin(&object);
-    CUresult result = REAL(cuArrayDestroy)(hArray);
-    charge_free_end(&object, result == CUDA_SUCCESS);
-    return result;
+    return destroyed(&object, REAL(cuArrayDestroy)(hArray));
 }
 
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
@@ -81,7 +89,5 @@ CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
     if (cuda_enter() != DRIVER_ACTIVE || !objects_take(OBJECT_MIPMAP, (uintptr_t)hMipmappedArray, &object))
         return REAL(cuMipmappedArrayDestroy)(hMipmappedArray);
     charge_free_begin(&object);
-    CUresult result = REAL(cuMipmappedArrayDestroy)(hMipmappedArray);
-    charge_free_end(&object, result == CUDA_SUCCESS);
-    return result;
+    return destroyed(&object, REAL(cuMipmappedArrayDestroy)(hMipmappedArray));
 }

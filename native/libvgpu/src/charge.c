@@ -1,8 +1,10 @@
 #include "charge.h"
 
-#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cards.h"
 #include "driver.h"
@@ -11,19 +13,11 @@
 #include "member.h"
 #include "pool.h"
 #include "refusal.h"
+#include "say.h"
 #include "slice.h"
+#include "small.h"
 
-#define MIB         UINT64_C(1048576)
-#define BLOCK       (2 * MIB)
-#define SMALL_LIMIT MIB // up to here allocations share blocks
-#define SMALL_UNIT  UINT64_C(512)
-
-// Small allocations of this process by card: the driver holds whole blocks, so blocks are charged.  The lock is over the
-// ledger only, never over the driver's call.
-static struct {
-    pthread_mutex_t lock;
-    uint64_t bytes;
-} small[HAMI_MAX_CARDS] = {[0 ... HAMI_MAX_CARDS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+#define UNIT UINT64_C(512) // of an array that is smaller than a block
 
 static uint64_t round_up(uint64_t bytes, uint64_t unit)
 {
@@ -33,7 +27,7 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
 
 uint64_t charge_round(uint64_t bytes)
 {
-    return round_up(bytes, BLOCK);
+    return round_up(bytes, SMALL_BLOCK);
 }
 
 // ---- making room ------------------------------------------------------------------------------------------------
@@ -75,37 +69,29 @@ static bool reserve(struct ledger *ledger, int card, uint64_t bytes)
     return ledger_reserve(ledger, (unsigned)card, bytes, limit, NULL);
 }
 
-static bool reserve_small(struct ledger *ledger, int card, uint64_t bytes)
-{
-    pthread_mutex_lock(&small[card].lock);
-    uint64_t more = charge_round(small[card].bytes + bytes) - charge_round(small[card].bytes);
-    bool fits = more == 0 || reserve(ledger, card, more);
-    if (fits)
-        small[card].bytes += bytes;
-    pthread_mutex_unlock(&small[card].lock);
-    return fits;
-}
-
-static void release_small(struct ledger *ledger, int card, uint64_t bytes)
-{
-    pthread_mutex_lock(&small[card].lock);
-    uint64_t left = small[card].bytes > bytes ? small[card].bytes - bytes : 0;
-    ledger_release(ledger, (unsigned)card, charge_round(small[card].bytes) - charge_round(left));
-    small[card].bytes = left;
-    pthread_mutex_unlock(&small[card].lock);
-}
-
 static void release(struct ledger *ledger, int card, uint64_t bytes, uint8_t flags)
 {
-    if (flags & OBJECT_SMALL)
-        release_small(ledger, card, bytes);
-    else
-        ledger_release(ledger, (unsigned)card, bytes);
+    ledger_release(ledger, (unsigned)card, bytes);
     if (flags & OBJECT_MANAGED)
         footprint_hide(card, -(int64_t)bytes);
 }
 
 // ---- refusing ---------------------------------------------------------------------------------------------------
+
+// ACTIVE_OOM_KILLER: what this process took unforeseen is too much and is still there, so the process itself has to go.
+static void end_if_exceeding(int card)
+{
+    bool kills = slice()->limits->cards[card].flags & HAMI_CARD_OOM_KILLER;
+    if (!kills || !footprint_exceeded(card) || !charge_over_limit(card) || !footprint_exceeded(card))
+        return;
+    uint64_t used = ledger_used(slice()->usage, (unsigned)card), limit = slice_vram((unsigned)card);
+    say_once("hami: This process is ended, because it took its slice to %llu MiB of VRAM and %llu MiB were granted. "
+             "Ask for a larger slice, or load less.",
+             (unsigned long long)(used >> 20), (unsigned long long)(limit >> 20));
+    kill(getpid(), SIGKILL);
+    // the first process of a PID namespace is spared by its own signals
+    syscall(SYS_exit_group, 128 + SIGKILL);
+}
 
 CUresult charge_refuse(int card, uint64_t asked, const char *call)
 {
@@ -117,6 +103,7 @@ CUresult charge_refuse(int card, uint64_t asked, const char *call)
                                   .limit = slice_vram((unsigned)card),
                                   .call = call};
         refusal_record(ledger, &refusal);
+        end_if_exceeding(card);
     }
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -148,39 +135,73 @@ bool charge_over_limit(int card)
 // ---- one allocation -----------------------------------------------------------------------------------------------
 
 // Reserve on a card that is accounted.
-static bool begin(struct charge *charge, struct ledger *ledger, int card)
+static bool begin(struct charge *charge, struct ledger *ledger, int card, uint64_t taken)
 {
     footprint_refresh_sometimes(card);
-    bool is_small = charge->bytes <= SMALL_LIMIT;
-    uint64_t taken = is_small ? round_up(charge->bytes, SMALL_UNIT) : charge_round(charge->bytes);
     footprint_enter(card);
-    if (!(is_small ? reserve_small(ledger, card, taken) : reserve(ledger, card, taken))) {
+    // a small allocation may still fit into a block that the slice has: settled when its address is known
+    bool fits = reserve(ledger, card, taken);
+    if (!fits && !((charge->flags & OBJECT_SMALL) && small_any(card))) {
         footprint_leave(card);
         return false;
     }
     charge->card = card;
-    charge->taken = taken;
-    charge->flags = is_small ? OBJECT_SMALL : 0;
+    charge->taken = fits ? taken : 0;
     return true;
+}
+
+// What must be known of a card before anything is reserved there.  True: go on with `ledger`.
+static bool may_charge(const struct charge *charge, int card, struct ledger **ledger, CUresult *answer)
+{
+    *answer = CUDA_SUCCESS;
+    switch (cuda_enter()) {
+    case DRIVER_ACTIVE:
+        break;
+    case DRIVER_REFUSE:
+        *answer = CUDA_ERROR_NOT_PERMITTED;
+        return false;
+    default:
+        return false;
+    }
+    if (card == CARD_NONE || charge->bytes == 0)
+        return false;
+    *ledger = card >= 0 ? member_ledger() : NULL;
+    if (!*ledger)
+        *answer = CUDA_ERROR_OUT_OF_MEMORY;
+    return *ledger != NULL;
+}
+
+static CUresult charge_amount(struct charge *charge, int card, uint64_t taken)
+{
+    struct ledger *ledger;
+    CUresult answer;
+    if (!may_charge(charge, card, &ledger, &answer))
+        return answer;
+    return begin(charge, ledger, card, taken) ? CUDA_SUCCESS : charge_refuse(card, charge->bytes, charge->call);
+}
+
+static int current_card(void)
+{
+    return cuda_enter() == DRIVER_ACTIVE ? cards_current() : CARD_NONE;
+}
+
+CUresult charge_linear(struct charge *charge, uint64_t bytes, const char *call)
+{
+    *charge = (struct charge){.card = CARD_NONE, .bytes = bytes, .call = call};
+    charge->flags = bytes <= SMALL_LIMIT ? OBJECT_SMALL : 0;
+    return charge_amount(charge, current_card(), charge_round(bytes));
+}
+
+CUresult charge_array(struct charge *charge, uint64_t bytes, const char *call)
+{
+    *charge = (struct charge){.card = CARD_NONE, .bytes = bytes, .call = call};
+    return charge_amount(charge, current_card(), bytes <= SMALL_LIMIT ? round_up(bytes, UNIT) : charge_round(bytes));
 }
 
 CUresult charge_card(struct charge *charge, int card, uint64_t bytes, const char *call)
 {
     *charge = (struct charge){.card = CARD_NONE, .bytes = bytes, .call = call};
-    switch (cuda_enter()) {
-    case DRIVER_ACTIVE:
-        break;
-    case DRIVER_REFUSE:
-        return CUDA_ERROR_NOT_PERMITTED;
-    default:
-        return CUDA_SUCCESS;
-    }
-    if (card == CARD_NONE || bytes == 0)
-        return CUDA_SUCCESS;
-    struct ledger *ledger = card >= 0 ? member_ledger() : NULL;
-    if (!ledger)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    return begin(charge, ledger, card) ? CUDA_SUCCESS : charge_refuse(card, bytes, call);
+    return charge_amount(charge, card, charge_round(bytes));
 }
 
 bool charge_try(struct charge *charge, int card, uint64_t bytes, const char *call)
@@ -189,7 +210,7 @@ bool charge_try(struct charge *charge, int card, uint64_t bytes, const char *cal
     if (card == CARD_NONE || bytes == 0)
         return true;
     struct ledger *ledger = card >= 0 ? member_ledger() : NULL;
-    return ledger && begin(charge, ledger, card);
+    return ledger && begin(charge, ledger, card, charge_round(bytes));
 }
 
 CUresult charge_exactly(struct charge *charge, int card, uint64_t bytes, const char *call)
@@ -198,14 +219,7 @@ CUresult charge_exactly(struct charge *charge, int card, uint64_t bytes, const c
     struct ledger *ledger = member_ledger();
     if (!ledger)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    footprint_enter(card);
-    if (!reserve(ledger, card, bytes)) {
-        footprint_leave(card);
-        return charge_refuse(card, bytes, call);
-    }
-    charge->card = card;
-    charge->taken = bytes;
-    return CUDA_SUCCESS;
+    return begin(charge, ledger, card, bytes) ? CUDA_SUCCESS : charge_refuse(card, bytes, call);
 }
 
 bool charge_rest(struct charge *charge, int card, const char *call)
@@ -224,16 +238,6 @@ bool charge_rest(struct charge *charge, int card, const char *call)
     return true;
 }
 
-CUresult charge_current(struct charge *charge, uint64_t bytes, const char *call)
-{
-    return charge_card(charge, cuda_enter() == DRIVER_ACTIVE ? cards_current() : CARD_NONE, bytes, call);
-}
-
-CUresult charge_device(struct charge *charge, CUdevice device, uint64_t bytes, const char *call)
-{
-    return charge_card(charge, cuda_enter() == DRIVER_ACTIVE ? cards_accounted(device) : CARD_NONE, bytes, call);
-}
-
 void charge_mark_managed(struct charge *charge)
 {
     if (charge->card < 0)
@@ -245,29 +249,17 @@ void charge_mark_managed(struct charge *charge)
 bool charge_correct(struct charge *charge, uint64_t bytes)
 {
     struct ledger *ledger = charge->card >= 0 ? member_ledger() : NULL;
-    if (!ledger)
-        return true;
-    uint64_t limit = slice_vram((unsigned)charge->card);
-    bool was_small = charge->flags & OBJECT_SMALL;
     bool is_small = bytes <= SMALL_LIMIT;
-    uint64_t taken = is_small ? round_up(bytes, SMALL_UNIT) : charge_round(bytes);
-    if (taken == charge->taken && was_small == is_small)
+    if (!ledger || (is_small && (charge->flags & OBJECT_SMALL)))
         return true;
-    // the new amount before the old one goes: the sum is never below the truth
-    if (is_small) {
-        if (!reserve_small(ledger, charge->card, taken))
-            return false;
-    } else if (!was_small && taken > charge->taken) {
+    uint64_t taken = charge_round(bytes);
+    if (taken > charge->taken)
         ledger_add(ledger, (unsigned)charge->card, taken - charge->taken);
-        charge->taken = taken;
-        return ledger_used(ledger->usage, (unsigned)charge->card) <= limit;
-    } else {
-        ledger_add(ledger, (unsigned)charge->card, taken);
-    }
-    release(ledger, charge->card, charge->taken, was_small ? OBJECT_SMALL : 0);
+    else
+        ledger_release(ledger, (unsigned)charge->card, charge->taken - taken);
     charge->taken = taken;
     charge->flags = (uint8_t)((charge->flags & ~OBJECT_SMALL) | (is_small ? OBJECT_SMALL : 0));
-    return ledger_used(ledger->usage, (unsigned)charge->card) <= limit;
+    return ledger_used(ledger->usage, (unsigned)charge->card) <= slice_vram((unsigned)charge->card);
 }
 
 CUresult charge_finish(struct charge *charge, CUresult result)
@@ -290,11 +282,36 @@ CUresult charge_overshot(struct charge *charge)
     return charge_undone(card, charge->bytes, charge->call);
 }
 
+// A block is charged once, however many share it.  False: it is a new one, and there is no room for it.
+static bool settle_small(struct charge *charge, uint64_t address)
+{
+    struct ledger *ledger = member_ledger();
+    if (!small_arrived(charge->card, address)) {
+        release(ledger, charge->card, charge->taken, charge->flags);
+        charge->taken = 0;
+        return true;
+    }
+    if (charge->taken)
+        return true;
+    if (!reserve(ledger, charge->card, SMALL_BLOCK)) {
+        small_left(charge->card, address);
+        return false;
+    }
+    charge->taken = SMALL_BLOCK;
+    if (charge->flags & OBJECT_MANAGED)
+        footprint_hide(charge->card, SMALL_BLOCK);
+    return true;
+}
+
 CUresult charge_settle(struct charge *charge, CUresult result, enum object_kind kind, uint64_t handle)
 {
     if (charge->card < 0)
         return result;
     if (result == CUDA_SUCCESS) {
+        if ((charge->flags & OBJECT_SMALL) && !settle_small(charge, handle)) {
+            REAL(cuMemFree_v2)(handle);
+            return charge_overshot(charge);
+        }
         CUcontext context = NULL;
         REAL(cuCtxGetCurrent)(&context);
         // without host memory for the record the bytes stay charged: never too little
@@ -302,7 +319,7 @@ CUresult charge_settle(struct charge *charge, CUresult result, enum object_kind 
                                      .kind = (uint8_t)kind,
                                      .flags = charge->flags,
                                      .card = (int16_t)charge->card,
-                                     .bytes = charge->taken,
+                                     .bytes = charge->flags & OBJECT_SMALL ? SMALL_BLOCK : charge->taken,
                                      .owner = (uint64_t)(uintptr_t)context});
     }
     return charge_finish(charge, result);
@@ -313,7 +330,7 @@ CUresult charge_settle(struct charge *charge, CUresult result, enum object_kind 
 void charge_drop(const struct object *object)
 {
     struct ledger *ledger = object->card >= 0 && object->bytes ? member_ledger() : NULL;
-    if (ledger)
+    if (ledger && (!(object->flags & OBJECT_SMALL) || small_left(object->card, object->key)))
         release(ledger, object->card, object->bytes, object->flags);
 }
 
@@ -331,12 +348,4 @@ void charge_free_end(const struct object *object, bool freed)
         objects_put(object);
     if (object->card >= 0)
         footprint_leave(object->card);
-}
-
-void charge_after_fork(void)
-{
-    for (int card = 0; card < HAMI_MAX_CARDS; card++) {
-        pthread_mutex_init(&small[card].lock, NULL);
-        small[card].bytes = 0;
-    }
 }

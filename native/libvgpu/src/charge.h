@@ -1,7 +1,7 @@
 // One allocation, from the question to the record:  reserve, call the driver, settle.
 //
 //     struct charge charge;
-//     CUresult refused = charge_current(&charge, bytesize, __func__);
+//     CUresult refused = charge_linear(&charge, bytesize, __func__);
 //     if (refused != CUDA_SUCCESS)
 //         return refused;
 //     CUresult result = REAL(cuMemAlloc_v2)(dptr, bytesize);
@@ -20,14 +20,15 @@
 struct charge {
     int card;       // CARD_NONE: nothing is accounted, just call the driver
     uint64_t bytes; // asked
-    uint64_t taken; // in the ledger
+    uint64_t taken; // in the ledger; 0 of a small one: none of it, it must fit into a block that is there
     uint8_t flags;  // enum object_flag
     const char *call;
 };
 
-// Reserve on the current context's card, on a device's, on a card of the slice.  CUDA_SUCCESS: call the driver.
-CUresult charge_current(struct charge *charge, uint64_t bytes, const char *call);
-CUresult charge_device(struct charge *charge, CUdevice device, uint64_t bytes, const char *call);
+// Reserve for linear memory or an array on the current context's card, or for anything of whole blocks on a card of the slice.
+// CUDA_SUCCESS: call the driver.
+CUresult charge_linear(struct charge *charge, uint64_t bytes, const char *call);
+CUresult charge_array(struct charge *charge, uint64_t bytes, const char *call);
 CUresult charge_card(struct charge *charge, int card, uint64_t bytes, const char *call);
 
 // The same to the byte, for a call whose cost is known from the last time.
@@ -70,7 +71,5 @@ CUresult charge_undone(int card, uint64_t asked, const char *call);
 
 // Whole 2 MiB blocks, as the driver takes for anything above 1 MiB.
 uint64_t charge_round(uint64_t bytes);
-
-void charge_after_fork(void);
 
 #endif

@@ -11,6 +11,7 @@
 #include "footprint.h"
 #include "heap.h"
 #include "library.h"
+#include "pool.h"
 
 // Before: may this device be used, and is there room.
 static CUresult before(struct context_cost *cost, CUdevice device, const char *call)
@@ -63,7 +64,8 @@ static void stayed(int card)
 static void gone(CUcontext context, int card)
 {
     struct object cost;
-    library_context_gone();
+    library_context_gone(context);
+    pool_forget_current();
     if (card < 0)
         return;
     objects_drop_owned((uint64_t)(uintptr_t)context, drop);
@@ -267,32 +269,18 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 
 // ---- green contexts ----------------------------------------------------------------------------------------------------
 
-// They live in the primary context: without one they bring it in, with one they take hardly anything.
-static CUresult before_green(struct context_cost *cost, CUdevice device, const char *call)
+// They live in the primary context and keep it.  Where there is none it is made first, by the same rules as any other; what a
+// green context takes beside it is seen afterwards.
+static CUresult create_green(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags, int card,
+                             const char *call)
 {
-    bool inside = cuda_enter() == DRIVER_ACTIVE && cards_accounted(device) >= 0 && primary_is_active(device);
-    if (!inside)
-        return before(cost, device, call);
-    CUresult result = context_cost_reserve(cost, CARD_NONE, call);
-    footprint_before(&cost->measure, cards_accounted(device));
-    return result;
-}
-
-CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
-{
-    struct context_cost cost;
-    CUresult refused = before_green(&cost, dev, __func__);
-    if (refused != CUDA_SUCCESS)
-        return refused;
-    int card = cost.charge.card >= 0 ? cost.charge.card : cost.measure.card;
+    struct measure measure;
+    footprint_before(&measure, card);
     CUresult result = REAL(cuGreenCtxCreate)(phCtx, desc, dev, flags);
-    uint64_t bytes = context_cost_settle(&cost, result == CUDA_SUCCESS);
-    if (result == CUDA_SUCCESS)
-        library_context_made();
-    if (result != CUDA_SUCCESS || card < 0)
+    if (result != CUDA_SUCCESS)
         return result;
-    if (!bytes)
-        bytes = footprint_after(&cost.measure);
+    library_context_made();
+    uint64_t bytes = footprint_after(&measure);
     if (!charge_over_limit(card)) {
         remember(*phCtx, card, bytes);
         return result;
@@ -300,20 +288,49 @@ CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice de
     REAL(cuGreenCtxDestroy)(*phCtx);
     footprint_forget(card, bytes);
     footprint_refresh(card);
-    return charge_undone(card, 0, __func__);
+    return charge_undone(card, 0, call);
 }
 
+CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
+{
+    enum driver_mode mode = cuda_enter();
+    int card = mode == DRIVER_ACTIVE ? cards_accounted(dev) : CARD_NONE;
+    if (mode == DRIVER_REFUSE)
+        return CUDA_ERROR_NOT_PERMITTED;
+    if (card == CARD_FOREIGN)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (card == CARD_NONE || !phCtx)
+        return REAL(cuGreenCtxCreate)(phCtx, desc, dev, flags);
+    CUcontext primary;
+    CUresult result = cuDevicePrimaryCtxRetain(&primary, dev);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = create_green(phCtx, desc, dev, flags, card, __func__);
+    cuDevicePrimaryCtxRelease_v2(dev);
+    return result;
+}
+
+// What was allocated in it lives on in the primary context, which goes only if nobody else has retained it.
 CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
 {
     int card = card_of(hCtx);
-    CUcontext context = NULL;
+    CUdevice device;
     struct object cost;
-    if (card < 0)
+    if (card < 0 || !cards_device(card, &device))
         return REAL(cuGreenCtxDestroy)(hCtx);
-    leaving(card);
+    struct primary primary = primary_before(device);
+    CUcontext context = NULL;
     REAL(cuCtxFromGreenCtx)(&context, hCtx);
     CUresult result = REAL(cuGreenCtxDestroy)(hCtx);
     if (result == CUDA_SUCCESS && objects_take(OBJECT_CONTEXT, (uint64_t)(uintptr_t)hCtx, &cost))
         footprint_forget(card, cost.value);
-    return destroyed(result, context, card);
+    if (result == CUDA_SUCCESS)
+        library_context_gone(context);
+    bool is_gone = primary.card >= 0 && !primary_is_active(device);
+    if (result == CUDA_SUCCESS && is_gone)
+        objects_drop_owned((uint64_t)(uintptr_t)context, drop);
+    primary_after(result, is_gone, &primary);
+    if (result == CUDA_SUCCESS && !is_gone)
+        footprint_refresh(card);
+    return result;
 }

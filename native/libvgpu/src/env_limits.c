@@ -15,6 +15,7 @@ static uint64_t vram_of_index[HAMI_MAX_CARDS];
 static uint32_t cores;
 static uint32_t policy;
 static uint32_t priority;
+static uint32_t flags;
 
 static const char *skip_digits(const char *text, uint64_t *value, bool *overflow)
 {
@@ -87,6 +88,14 @@ static uint32_t read_policy(void)
     return HAMI_POLICY_DEFAULT;
 }
 
+// On unless it is turned off, as HAMi has it.
+static uint32_t read_flags(void)
+{
+    const char *text = getenv("ACTIVE_OOM_KILLER");
+    bool off = text && (!strcasecmp(text, "false") || !strcmp(text, "0"));
+    return off ? 0 : HAMI_CARD_OOM_KILLER;
+}
+
 // Make the page beside its name and link it in, so that nobody ever sees half of one.  True also if it was there.
 static bool make_usage(const char *path)
 {
@@ -99,10 +108,14 @@ static bool make_usage(const char *path)
         uint64_t magic;
         uint32_t version, size;
     } header = {HAMI_USAGE_MAGIC, HAMI_PAGE_VERSION, sizeof(struct hami_usage)};
-    bool made = ftruncate(fd, sizeof(struct hami_usage)) == 0 && write(fd, &header, sizeof header) == sizeof header &&
-                (link(draft, path) == 0 || errno == EEXIST);
+    // every byte has its place before anybody maps it: on a full disk a hole would end the process at its first write
+    int full = posix_fallocate(fd, 0, sizeof(struct hami_usage));
+    bool made =
+        full == 0 && write(fd, &header, sizeof header) == sizeof header && (link(draft, path) == 0 || errno == EEXIST);
+    int failure = full ? full : errno;
     close(fd);
     unlink(draft);
+    errno = failure;
     return made;
 }
 
@@ -142,6 +155,7 @@ static bool read_variables(bool *any)
         return false;
     *any |= cores != 0 && cores < 100;
     policy = read_policy();
+    flags = read_flags();
     return true;
 }
 
@@ -171,6 +185,7 @@ void env_limits_name_card(unsigned index, const char *uuid)
     card->cores = cores;
     card->policy = policy;
     card->priority = priority;
+    card->flags = flags;
     if (limits.card_count <= index)
         limits.card_count = index + 1;
 }

@@ -31,6 +31,7 @@ static struct {
     _Atomic int64_t hidden;
     _Atomic uint64_t last_ns;
     _Atomic bool doubted;
+    _Atomic bool exceeded;
     _Atomic int way; // enum way
     uint64_t exact;  // the overhead as it was last known; under `comparing`
 } cards[HAMI_MAX_CARDS];
@@ -123,6 +124,21 @@ static void settle_estimates(int card)
     graph_refresh(card);
 }
 
+// A slice that was made smaller than what it holds is over its limit without anybody's doing.
+static void note_excess(const struct ledger *ledger, int card, uint64_t grown)
+{
+    uint64_t used = ledger_used(ledger->usage, (unsigned)card), limit = slice_vram((unsigned)card);
+    if (used <= limit)
+        atomic_store_explicit(&cards[card].exceeded, false, memory_order_relaxed);
+    else if (used - limit <= grown)
+        atomic_store_explicit(&cards[card].exceeded, true, memory_order_relaxed);
+}
+
+bool footprint_exceeded(int card)
+{
+    return atomic_load_explicit(&cards[card].exceeded, memory_order_relaxed);
+}
+
 // The overhead is known anew.  What `held` has reserved for a part of it comes off: by the caller's word, or because it is a
 // heap that was promised.  With `comparing` held, so that an older result never replaces a newer one.
 static void settle(struct ledger *ledger, int card, uint64_t reserved, uint64_t overhead)
@@ -131,7 +147,9 @@ static void settle(struct ledger *ledger, int card, uint64_t reserved, uint64_t 
     cards[card].exact = overhead;
     if (reserved == 0)
         reserved = heap_arrived(card, grown);
+    uint64_t before = atomic_load(&ledger->self->overhead[card]);
     ledger_settle(ledger, (unsigned)card, reserved, overhead);
+    note_excess(ledger, card, overhead > before + reserved ? overhead - before - reserved : 0);
 }
 
 // With the figure and the ledger read while nothing was under way, the overhead is exact.  With operations under way it is
@@ -311,6 +329,7 @@ void footprint_after_fork(void)
         atomic_store(&cards[card].hidden, 0);
         atomic_store(&cards[card].last_ns, 0);
         atomic_store(&cards[card].way, WAY_UNKNOWN);
+        atomic_store(&cards[card].exceeded, false);
         cards[card].exact = 0;
     }
 }

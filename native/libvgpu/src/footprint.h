@@ -49,6 +49,9 @@ void footprint_settle_context(int card, uint64_t reserved);
 // The same for the first one of the slice: measured, whatever was reserved.  Returns what a context costs, never 0.
 uint64_t footprint_learn_context(const struct measure *measure, uint64_t reserved);
 
+// True if what came of this process unforeseen took the slice over its limit, and nothing has brought it back since.
+bool footprint_exceeded(int card);
+
 // True once NVML's figure names this process.
 bool footprint_is_exact(int card);
 

@@ -1,5 +1,6 @@
 // The charge is CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT of the card, read after whatever may move it.  Before a launch the graph's
-// allocation nodes are summed, which is the most it can take; a graph that has run keeps its memory, and asks for nothing.
+// allocation nodes are summed, which is the most it can take: what earlier launches reserved may lie idle or be in use by other
+// graphs.  Only a graph that frees its own memory when it is launched again has what it needs once it has run.
 // Graphs without such nodes, nearly all, cost one load.
 // Owns: the graph charge by card, changed only under `lock`, and the OBJECT_GRAPH records.
 #include "graph.h"
@@ -14,6 +15,7 @@
 #include "driver.h"
 #include "footprint.h"
 #include "member.h"
+#include "share.h"
 #include "slice.h"
 
 #define STEP (UINT64_C(32) << 20)
@@ -124,6 +126,13 @@ static bool may_instantiate(void)
     return cuda_enter() != DRIVER_REFUSE;
 }
 
+static bool frees_itself(CUgraphExec exec)
+{
+    cuuint64_t flags = 0;
+    return CUDA_HAS(cuGraphExecGetFlags) && REAL(cuGraphExecGetFlags)(exec, &flags) == CUDA_SUCCESS &&
+           (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
+}
+
 // Code and static data of the graph's kernels come in here, so the figure is read; a graph that doesn't fit is destroyed again.
 static CUresult instantiated(CUresult result, CUgraphExec *exec, CUgraph graph, const struct measure *measure,
                              const char *call)
@@ -135,6 +144,7 @@ static CUresult instantiated(CUresult result, CUgraphExec *exec, CUgraph graph, 
     if (need.bytes && need.card != CARD_NONE) {
         objects_put(&(struct object){.key = (uint64_t)(uintptr_t)*exec,
                                      .kind = OBJECT_GRAPH,
+                                     .flags = frees_itself(*exec) ? OBJECT_FREES_ITSELF : 0,
                                      .card = -1,
                                      .bytes = need.bytes,
                                      .value = (uint64_t)(uint32_t)(need.card + 4)});
@@ -227,7 +237,7 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExe
 // In `value`: the card in the low half, in the high half 1 + the count of trims at its last launch.
 static bool has_its_memory(const struct object *object)
 {
-    return object->value >> 32 == (uint64_t)atomic_load(&trims) + 1;
+    return (object->flags & OBJECT_FREES_ITSELF) && object->value >> 32 == (uint64_t)atomic_load(&trims) + 1;
 }
 
 // What the launch may take beyond what the card has reserved for graphs already.
@@ -244,12 +254,23 @@ static uint64_t growth(int card, uint64_t bytes)
 
 typedef CUresult (*start)(CUgraphExec, CUstream);
 
+// Room that was made by a trim came out of what lay idle, and that has to be taken anew.
+static CUresult reserve_growth(struct charge *charge, int card, uint64_t bytes, const char *call)
+{
+    uint32_t before = atomic_load(&trims);
+    CUresult refused = charge_card(charge, card, growth(card, bytes), call);
+    if (refused != CUDA_SUCCESS || atomic_load(&trims) == before)
+        return refused;
+    charge_finish(charge, CUDA_ERROR_UNKNOWN);
+    return charge_card(charge, card, growth(card, bytes), call);
+}
+
 static CUresult start_with_memory(start real, CUgraphExec exec, CUstream stream, struct object *object,
                                   const char *call)
 {
     int card = (int)(uint32_t)object->value - 4;
     struct charge charge;
-    CUresult refused = charge_card(&charge, card, growth(card, object->bytes), call);
+    CUresult refused = reserve_growth(&charge, card, object->bytes, call);
     if (refused != CUDA_SUCCESS)
         return refused;
     CUresult result = real(exec, stream);
@@ -272,16 +293,24 @@ static CUresult start_graph(start real, CUgraphExec exec, CUstream stream, bool 
     return start_with_memory(real, exec, stream, &object, call);
 }
 
-CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
+// A graph's cost is learned as a whole, like a kernel's.
+static CUresult launch_graph(start real, CUgraphExec exec, CUstream stream, bool per_thread, const char *call)
 {
     cuda_enter();
-    return start_graph(REAL(cuGraphLaunch), hGraphExec, hStream, false, __func__);
+    struct share_ticket ticket = share_enter(exec, 0, stream, per_thread);
+    CUresult result = start_graph(real, exec, stream, per_thread, call);
+    share_leave(&ticket);
+    return result;
+}
+
+CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
+{
+    return launch_graph(REAL(cuGraphLaunch), hGraphExec, hStream, false, __func__);
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
-    cuda_enter();
-    return start_graph(REAL(cuGraphLaunch_ptsz), hGraphExec, hStream, true, __func__);
+    return launch_graph(REAL(cuGraphLaunch_ptsz), hGraphExec, hStream, true, __func__);
 }
 
 CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)

@@ -1,6 +1,7 @@
-// Every way to start work on the card.  The core share's gate belongs into before_launch(): all wrappers pass there.
+// Every way to start a kernel.  All wrappers pass before_launch(), for the VRAM, and the core share's gate.
 #include "driver.h"
 #include "library.h"
+#include "share.h"
 
 // VRAM: a kernel that isn't loaded yet brings its library in.
 static inline CUresult before_launch(CUfunction function, const char *call)
@@ -9,42 +10,59 @@ static inline CUresult before_launch(CUfunction function, const char *call)
     return library_load_kernel(function, call);
 }
 
-#define LAUNCH(function, call_driver)                                                                                  \
+#define LAUNCH(function, blocks, stream, per_thread, call_driver)                                                      \
     CUresult refused = before_launch(function, __func__);                                                              \
-    return refused == CUDA_SUCCESS ? call_driver : refused
+    if (refused != CUDA_SUCCESS)                                                                                       \
+        return refused;                                                                                                \
+    struct share_ticket ticket = share_enter(function, blocks, stream, per_thread);                                    \
+    CUresult result = call_driver;                                                                                     \
+    share_leave(&ticket);                                                                                              \
+    return result
+
+#define GRID ((uint64_t)gridDimX * gridDimY * gridDimZ)
+
+static inline uint64_t grid_of(const CUlaunchConfig *config)
+{
+    return config ? (uint64_t)config->gridDimX * config->gridDimY * config->gridDimZ : 0;
+}
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
                         unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                         unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
-    LAUNCH(f, REAL(cuLaunchKernel)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes,
-                                   hStream, kernelParams, extra));
+    LAUNCH(f, GRID, hStream, false,
+           REAL(cuLaunchKernel)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes,
+                                hStream, kernelParams, extra));
 }
 
 CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
                              unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                              unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
-    LAUNCH(f, REAL(cuLaunchKernel_ptsz)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
-                                        sharedMemBytes, hStream, kernelParams, extra));
+    LAUNCH(f, GRID, hStream, true,
+           REAL(cuLaunchKernel_ptsz)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes,
+                                     hStream, kernelParams, extra));
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
-    LAUNCH(f, REAL(cuLaunchKernelEx)(config, f, kernelParams, extra));
+    LAUNCH(f, grid_of(config), config ? config->hStream : NULL, false,
+           REAL(cuLaunchKernelEx)(config, f, kernelParams, extra));
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
-    LAUNCH(f, REAL(cuLaunchKernelEx_ptsz)(config, f, kernelParams, extra));
+    LAUNCH(f, grid_of(config), config ? config->hStream : NULL, true,
+           REAL(cuLaunchKernelEx_ptsz)(config, f, kernelParams, extra));
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
                                    unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
                                    unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
 {
-    LAUNCH(f, REAL(cuLaunchCooperativeKernel)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
-                                              sharedMemBytes, hStream, kernelParams));
+    LAUNCH(f, GRID, hStream, false,
+           REAL(cuLaunchCooperativeKernel)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+                                           sharedMemBytes, hStream, kernelParams));
 }
 
 CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -52,8 +70,9 @@ CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, uns
                                         unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
                                         void **kernelParams)
 {
-    LAUNCH(f, REAL(cuLaunchCooperativeKernel_ptsz)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
-                                                   sharedMemBytes, hStream, kernelParams));
+    LAUNCH(f, GRID, hStream, true,
+           REAL(cuLaunchCooperativeKernel_ptsz)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
+                                                sharedMemBytes, hStream, kernelParams));
 }
 
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int numDevices,
@@ -70,15 +89,17 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsLi
 
 CUresult cuLaunch(CUfunction f)
 {
-    LAUNCH(f, REAL(cuLaunch)(f));
+    LAUNCH(f, 1, NULL, false, REAL(cuLaunch)(f));
 }
 
 CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
 {
-    LAUNCH(f, REAL(cuLaunchGrid)(f, grid_width, grid_height));
+    LAUNCH(f, (uint64_t)grid_width * (uint64_t)grid_height, NULL, false,
+           REAL(cuLaunchGrid)(f, grid_width, grid_height));
 }
 
 CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
 {
-    LAUNCH(f, REAL(cuLaunchGridAsync)(f, grid_width, grid_height, hStream));
+    LAUNCH(f, (uint64_t)grid_width * (uint64_t)grid_height, hStream, false,
+           REAL(cuLaunchGridAsync)(f, grid_width, grid_height, hStream));
 }

@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "life.h"
 #include "process.h"
 
 // A build for the tests stops, or dies, at each of these.
@@ -129,34 +130,49 @@ static void empty(struct hami_process *process)
         STEP("empty: held");
         atomic_store(&process->overhead[card], 0);
     }
+    atomic_store(&process->view, 0);
 }
 
-static bool take_reaper(struct hami_process *process, uint64_t self)
+// The right to clear a slot.  The lock alone would do; the word is for systems without such locks.
+static bool take_reaper(struct hami_usage *usage, unsigned slot, uint64_t self)
 {
+    struct hami_process *process = &usage->processes[slot];
     uint64_t reaper = 0;
+    if (!life_start_clearing(slot))
+        return false;
     if (atomic_compare_exchange_strong(&process->reaper, &reaper, self))
         return true;
-    return reaper != self && !process_alive(reaper) && atomic_compare_exchange_strong(&process->reaper, &reaper, self);
+    if (reaper != self && !process_alive(reaper) && atomic_compare_exchange_strong(&process->reaper, &reaper, self))
+        return true;
+    life_end_clearing(slot);
+    return false;
 }
 
-static bool reap_slot(struct hami_process *process, uint64_t self)
+static void drop_reaper(struct hami_usage *usage, unsigned slot)
 {
+    atomic_store(&usage->processes[slot].reaper, 0);
+    life_end_clearing(slot);
+}
+
+static bool reap_slot(struct hami_usage *usage, unsigned slot, uint64_t self)
+{
+    struct hami_process *process = &usage->processes[slot];
     uint64_t owner = atomic_load(&process->owner);
-    if (owner == 0 || owner == self || process_alive(owner))
+    if (owner == 0 || owner == self || life_of_owner(usage, slot))
         return false;
     STEP("reap: seen dead");
-    if (!take_reaper(process, self))
+    if (!take_reaper(usage, slot, self))
         return false;
     STEP("reap: reaper taken");
-    // owner words never come again, so the same word is still the same dead process
-    bool same = atomic_load(&process->owner) == owner;
+    // a later owner has another word; the same word on a living process is one that came back from exec
+    bool same = atomic_load(&process->owner) == owner && !life_of_owner(usage, slot);
     if (same) {
         empty(process);
         STEP("reap: emptied");
         atomic_compare_exchange_strong(&process->owner, &owner, 0);
         STEP("reap: freed");
     }
-    atomic_store(&process->reaper, 0);
+    drop_reaper(usage, slot);
     STEP("reap: done");
     return same;
 }
@@ -166,7 +182,7 @@ unsigned ledger_reap(struct hami_usage *usage, uint64_t reaper)
     unsigned cleared = 0;
     unsigned high = ledger_high(usage);
     for (unsigned i = 0; i < high; i++)
-        cleared += reap_slot(&usage->processes[i], reaper);
+        cleared += reap_slot(usage, i, reaper);
     return cleared;
 }
 
@@ -177,15 +193,20 @@ static void raise_high(struct hami_usage *usage, uint32_t high)
         ;
 }
 
+// One that another process is clearing is left to it: seen from another PID namespace our old image is dead.
 static struct hami_process *own_slot_before_exec(const struct ledger *ledger)
 {
     unsigned high = ledger_high(ledger->usage);
     for (unsigned i = 0; i < high; i++) {
         struct hami_process *process = &ledger->usage->processes[i];
-        if (atomic_load(&process->owner) == ledger->owner) {
+        if (atomic_load(&process->owner) != ledger->owner || !take_reaper(ledger->usage, i, ledger->owner))
+            continue;
+        bool ours = atomic_load(&process->owner) == ledger->owner && life_hold(i);
+        if (ours)
             empty(process);
+        drop_reaper(ledger->usage, i);
+        if (ours)
             return process;
-        }
     }
     return NULL;
 }
@@ -195,7 +216,7 @@ static struct hami_process *claim_free_slot(const struct ledger *ledger)
     for (uint32_t i = 0; i < HAMI_MAX_PROCESSES; i++) {
         struct hami_process *process = &ledger->usage->processes[i];
         uint64_t nobody = 0;
-        if (atomic_load(&process->owner) != 0)
+        if (atomic_load(&process->owner) != 0 || !life_hold(i))
             continue;
         // before the claim: a slot in use is never above the mark, whenever we die
         raise_high(ledger->usage, i + 1);
@@ -204,6 +225,7 @@ static struct hami_process *claim_free_slot(const struct ledger *ledger)
             STEP("join: claimed");
             return process;
         }
+        life_let_go(i);
     }
     return NULL;
 }
@@ -228,6 +250,7 @@ bool ledger_join(struct ledger *ledger, const char *comm)
         slot = claim_free_slot(ledger);
     if (!slot)
         return false;
+    atomic_store(&slot->view, life_view());
     memset(slot->comm, 0, sizeof slot->comm);
     memcpy(slot->comm, comm, strnlen(comm, sizeof slot->comm - 1));
     ledger->self = slot;

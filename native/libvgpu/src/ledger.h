@@ -10,13 +10,15 @@
 //   4. Nothing here waits for another process; a process killed at any instruction leaves a slot that anybody can clear.
 //
 // Claim and reap
-//   claim   compare-and-swap of `owner` from 0 to one's own word.  A slot that already carries our word is our own image of
-//           before exec: the driver gave that memory back with the old image, so it is emptied and taken over.
-//   reap    1. see that the owner is dead; 2. swap `reaper` from 0, or from the word of a dead reaper, to one's own; 3. see
-//           again that the owner is the same dead one (the slot may have been cleared and claimed before 2); 4. empty it;
-//           5. swap `owner` to 0; 6. `reaper` to 0.  Nobody can claim before 5, and nobody else empties while the reaper
-//           lives, so a live owner's amounts are never touched.  A reaper that dies in between is replaced by 2.
-//   PIDs come again, owner words don't: they hold the start time.
+//   claim   take the slot's lock (life.h), then compare-and-swap `owner` from 0 to one's own word.  A slot that already carries
+//           our word is our own image of before exec: the driver gave that memory back with the old image, so it is emptied, as
+//           its own reaper, and taken over.
+//   reap    1. see that the owner is dead; 2. take the slot's clearing lock, and swap `reaper` from 0, or from the word of a
+//           dead reaper, to one's own; 3. see again that the owner is the same dead one (the slot may have been cleared and
+//           claimed before 2, or its owner be back from exec); 4. empty it; 5. swap `owner` to 0; 6. give both back.  Nobody
+//           can claim before 5, and nobody else empties while the reaper lives, so a live owner's amounts are never touched.
+//           A reaper that dies in between is replaced by 2.
+//   PIDs come again, owner words don't: they hold the start time.  Who lives is life.h's to say.
 //   Within one process, joining and reaping are done by one thread at a time (member.c).
 #ifndef LEDGER_H
 #define LEDGER_H

@@ -2,6 +2,7 @@
 // If that is too much, the library is unloaded at once and its handles stay dead: every call that takes one of them answers
 // CUDA_ERROR_OUT_OF_MEMORY instead of reaching the driver.  A library of which something was used before is not unloaded under
 // the program's feet: the call is refused and the charge stays.
+// What it took is learnt then, and reserved before it comes into a further context, where nothing could be undone.
 // A kernel is in VRAM per context: once seen there, a launch or cuKernelGetFunction asks nothing more.
 // Owns: OBJECT_LIBRARY, OBJECT_KERNEL and OBJECT_LOADED records.
 #include "library.h"
@@ -9,8 +10,11 @@
 #include "capture.h"
 #include "cards.h"
 #include "driver.h"
+#include "member.h"
 #include "module.h"
+#include "slice.h"
 
+// `bytes` of a library's record is what it took where it came in first; `flags` how many dead ones had its handle before.
 enum library_state {
     LIBRARY_FRESH, // nothing of it is in VRAM
     LIBRARY_USED,
@@ -35,7 +39,10 @@ static bool is_dead(CUlibrary library)
 static CUresult loaded(CUresult result, CUlibrary *library)
 {
     if (result == CUDA_SUCCESS && cuda_enter() == DRIVER_ACTIVE) {
-        struct object object = library_object(*library, LIBRARY_FRESH);
+        struct object object = library_object(*library, LIBRARY_FRESH), before;
+        // the program may hold the same handle still, of one that we unloaded
+        if (objects_find(OBJECT_LIBRARY, object.key, &before))
+            object.flags = (uint8_t)(before.flags + (before.value == LIBRARY_DEAD));
         objects_put(&object);
     }
     return result;
@@ -71,17 +78,33 @@ static void forget(const struct object *object)
         atomic_fetch_sub(&library_waiting, 1);
 }
 
+// Of a dead and a living library with the same handle the dead one is unloaded first: what lives isn't taken away.
+static bool is_dead_twin(CUlibrary library)
+{
+    struct object object;
+    if (!objects_find(OBJECT_LIBRARY, (uint64_t)(uintptr_t)library, &object) || object.flags == 0)
+        return false;
+    object.flags--;
+    objects_put(&object);
+    return true;
+}
+
 CUresult cuLibraryUnload(CUlibrary library)
 {
     if (cuda_enter() != DRIVER_ACTIVE)
         return REAL(cuLibraryUnload)(library);
     struct object object;
+    if (is_dead_twin(library))
+        return CUDA_SUCCESS;
     int card = cards_current();
     objects_drop_owned(object_library(library), forget);
     atomic_fetch_add(&unloads, 1);
     if (objects_take(OBJECT_LIBRARY, (uint64_t)(uintptr_t)library, &object) && object.value == LIBRARY_DEAD)
         return CUDA_SUCCESS;
     CUresult result = REAL(cuLibraryUnload)(library);
+    // it may have been in contexts of other cards too
+    for (unsigned i = 0; i < slice()->limits->card_count && i < HAMI_MAX_CARDS; i++)
+        footprint_doubt((int)i);
     if (card >= 0)
         footprint_refresh(card);
     return result;
@@ -120,61 +143,6 @@ static bool is_dead_kernel(CUkernel kernel)
            is_dead((CUlibrary)(uintptr_t)object.value);
 }
 
-// ---- the calls that bring a library in --------------------------------------------------------------------------------------
-
-// After one of them succeeded.
-static CUresult brought_in(CUresult result, CUlibrary library, const struct measure *measure, const char *call)
-{
-    uint64_t cost;
-    if (result != CUDA_SUCCESS || measure->card < 0)
-        return result;
-    struct object object;
-    bool fresh = objects_find(OBJECT_LIBRARY, (uint64_t)(uintptr_t)library, &object) && object.value == LIBRARY_FRESH;
-    bool too_big = load_too_big(measure, &cost);
-    if (!too_big || !fresh) {
-        if (fresh) {
-            object.value = LIBRARY_USED;
-            objects_put(&object);
-        }
-        return too_big ? charge_undone(measure->card, 0, call) : result;
-    }
-    REAL(cuLibraryUnload)(library);
-    object.value = LIBRARY_DEAD;
-    objects_put(&object);
-    footprint_forget(measure->card, cost);
-    footprint_refresh(measure->card);
-    return charge_undone(measure->card, 0, call);
-}
-
-#define BRING_IN(library, call_driver)                                                                                 \
-    if (is_dead(library))                                                                                              \
-        return CUDA_ERROR_OUT_OF_MEMORY;                                                                               \
-    struct measure measure;                                                                                            \
-    CUresult refused = load_before(&measure);                                                                          \
-    if (refused != CUDA_SUCCESS)                                                                                       \
-        return refused;                                                                                                \
-    return brought_in(call_driver, library, &measure, __func__)
-
-CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
-{
-    BRING_IN(library, REAL(cuLibraryGetModule)(pMod, library));
-}
-
-CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
-{
-    BRING_IN(library, REAL(cuLibraryGetGlobal)(dptr, bytes, library, name));
-}
-
-CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
-{
-    BRING_IN(library, REAL(cuLibraryGetManaged)(dptr, bytes, library, name));
-}
-
-CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
-{
-    BRING_IN(library, REAL(cuLibraryGetUnifiedFunction)(fptr, library, symbol));
-}
-
 static uint64_t current_context(void)
 {
     CUcontext context = NULL;
@@ -184,14 +152,24 @@ static uint64_t current_context(void)
 
 // ---- kernels in contexts: OBJECT_LOADED, keyed by both -----------------------------------------------------------------------
 
-static _Atomic uint32_t contexts_gone; // handles come again: what was loaded before is void
+// Handles come again: what was loaded in a context that is gone is void.  Counted by a hash of the handle, so that the others'
+// kernels stay known.
+#define CONTEXT_HASHES 256
+static _Atomic uint32_t contexts_gone[CONTEXT_HASHES];
 static _Atomic int contexts_made;
 static atomic_flag always_look = ATOMIC_FLAG_INIT;
 
-static uint64_t pair_of(CUkernel kernel)
+static _Atomic uint32_t *gone_count(uint64_t context)
 {
-    uint64_t place = current_context() + ((uint64_t)atomic_load_explicit(&contexts_gone, memory_order_relaxed) << 48);
-    uint64_t pair = (place ^ place >> 32) * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)(uintptr_t)kernel;
+    return &contexts_gone[(context >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 56];
+}
+
+// Of a kernel or a library with the current context.
+static uint64_t pair_of(const void *handle)
+{
+    uint64_t place = current_context();
+    place += (uint64_t)atomic_load_explicit(gone_count(place), memory_order_relaxed) << 48;
+    uint64_t pair = (place ^ place >> 32) * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)(uintptr_t)handle;
     return pair ? pair : 1;
 }
 
@@ -222,6 +200,19 @@ static bool is_in_vram(CUkernel kernel)
     return is_pair_in_vram(pair_of(kernel));
 }
 
+// The same of a library, whichever of its kernels or data was asked for.
+static bool is_here(CUlibrary library)
+{
+    struct object object;
+    return objects_find(OBJECT_LOADED, pair_of(library), &object);
+}
+
+static void mark_here(CUlibrary library)
+{
+    objects_put(
+        &(struct object){.key = pair_of(library), .kind = OBJECT_LOADED, .card = -1, .owner = object_library(library)});
+}
+
 static void mark_in_vram(CUkernel kernel, CUlibrary library)
 {
     struct object object;
@@ -250,19 +241,126 @@ void library_context_made(void)
         look_at_every_launch();
 }
 
-void library_context_gone(void)
+void library_context_gone(const void *context)
 {
-    atomic_fetch_add(&contexts_gone, 1);
+    atomic_fetch_add(gone_count((uint64_t)(uintptr_t)context), 1);
     look_at_every_launch();
+}
+
+// ---- the calls that bring a library in --------------------------------------------------------------------------------------
+
+struct bringing {
+    CUlibrary library;
+    struct measure measure;
+    struct charge charge; // for what is known of it; CARD_NONE: nothing is
+    uint64_t overhead;    // before
+    const char *call;
+};
+
+static uint64_t overhead_now(int card)
+{
+    struct ledger *ledger = member_ledger();
+    return ledger ? atomic_load(&ledger->self->overhead[card]) : 0;
+}
+
+static CUresult bring_before(struct bringing *bringing, CUlibrary library, const char *call)
+{
+    *bringing = (struct bringing){.library = library, .charge = {.card = CARD_NONE}, .call = call};
+    CUresult refused = load_before(&bringing->measure);
+    int card = bringing->measure.card;
+    struct object object;
+    if (refused != CUDA_SUCCESS || card < 0 || !objects_find(OBJECT_LIBRARY, (uint64_t)(uintptr_t)library, &object))
+        return refused;
+    if (object.value == LIBRARY_FRESH)
+        footprint_refresh(card);
+    else if (object.bytes && !is_here(library))
+        refused = charge_exactly(&bringing->charge, card, object.bytes, call);
+    // until it is overhead: the driver's figure doesn't show it yet
+    charge_mark_managed(&bringing->charge);
+    bringing->overhead = overhead_now(card);
+    return refused;
+}
+
+// What it took is overhead now, and is no longer reserved.  True: the slice holds too much.
+static bool is_too_big(struct bringing *bringing, uint64_t *cost)
+{
+    struct charge *charge = &bringing->charge;
+    if (charge->card < 0)
+        return load_too_big(&bringing->measure, cost);
+    footprint_leave(charge->card);
+    *cost = footprint_after(&bringing->measure);
+    footprint_enter(charge->card);
+    charge_finish(charge, CUDA_ERROR_UNKNOWN);
+    return charge_over_limit(bringing->measure.card);
+}
+
+static CUresult brought_in(CUresult result, struct bringing *bringing)
+{
+    uint64_t cost;
+    CUlibrary library = bringing->library;
+    int card = bringing->measure.card;
+    if (result != CUDA_SUCCESS)
+        return charge_finish(&bringing->charge, result);
+    if (card < 0)
+        return result;
+    struct object object = library_object(library, LIBRARY_USED);
+    bool known = objects_find(OBJECT_LIBRARY, (uint64_t)(uintptr_t)library, &object);
+    bool fresh = known && object.value == LIBRARY_FRESH;
+    bool too_big = is_too_big(bringing, &cost);
+    if (!too_big || !fresh) {
+        if (fresh) {
+            uint64_t now = overhead_now(card);
+            object.value = LIBRARY_USED;
+            object.bytes = now > bringing->overhead ? now - bringing->overhead : 0;
+            objects_put(&object);
+        }
+        mark_here(library);
+        return too_big ? charge_undone(card, 0, bringing->call) : result;
+    }
+    REAL(cuLibraryUnload)(library);
+    object.value = LIBRARY_DEAD;
+    objects_put(&object);
+    footprint_forget(card, cost);
+    footprint_refresh(card);
+    return charge_undone(card, 0, bringing->call);
+}
+
+#define BRING_IN(library, call_driver)                                                                                 \
+    if (is_dead(library))                                                                                              \
+        return CUDA_ERROR_OUT_OF_MEMORY;                                                                               \
+    struct bringing bringing;                                                                                          \
+    CUresult refused = bring_before(&bringing, library, __func__);                                                     \
+    if (refused != CUDA_SUCCESS)                                                                                       \
+        return refused;                                                                                                \
+    return brought_in(call_driver, &bringing)
+
+CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library)
+{
+    BRING_IN(library, REAL(cuLibraryGetModule)(pMod, library));
+}
+
+CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+{
+    BRING_IN(library, REAL(cuLibraryGetGlobal)(dptr, bytes, library, name));
+}
+
+CUresult cuLibraryGetManaged(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name)
+{
+    BRING_IN(library, REAL(cuLibraryGetManaged)(dptr, bytes, library, name));
+}
+
+CUresult cuLibraryGetUnifiedFunction(void **fptr, CUlibrary library, const char *symbol)
+{
+    BRING_IN(library, REAL(cuLibraryGetUnifiedFunction)(fptr, library, symbol));
 }
 
 static CUresult get_function(CUfunction *function, CUkernel kernel, CUlibrary library, const char *call)
 {
-    struct measure measure;
-    CUresult refused = load_before(&measure);
+    struct bringing bringing;
+    CUresult refused = bring_before(&bringing, library, call);
     if (refused != CUDA_SUCCESS)
         return refused;
-    CUresult result = brought_in(REAL(cuKernelGetFunction)(function, kernel), library, &measure, call);
+    CUresult result = brought_in(REAL(cuKernelGetFunction)(function, kernel), &bringing);
     if (result == CUDA_SUCCESS)
         mark_in_vram(kernel, library);
     return result;

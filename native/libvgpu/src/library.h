@@ -21,7 +21,7 @@ static inline CUresult library_load_kernel(CUfunction function, const char *call
 
 // A context was made or is gone: what is in VRAM in one isn't in another.
 void library_context_made(void);
-void library_context_gone(void);
+void library_context_gone(const void *context);
 
 void library_after_fork(void);
 

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "life.h"
 #include "process.h"
 #include "say.h"
 #include "slice.h"
@@ -17,6 +18,11 @@ static _Atomic(struct ledger *) joined;
 static pthread_mutex_t joining = PTHREAD_MUTEX_INITIALIZER; // one thread of a process joins or reaps at a time
 static _Atomic uint64_t last_reap_ns;
 
+static void begin_life(void)
+{
+    life_begin(slice()->usage_path, slice()->usage_file);
+}
+
 static struct ledger *join(void)
 {
     int saved = errno;
@@ -27,6 +33,7 @@ static struct ledger *join(void)
         process_name(comm);
         ledger.usage = slice()->usage;
         ledger.owner = process_self();
+        begin_life();
         if (ledger_join(&ledger, comm)) {
             result = &ledger;
             atomic_store_explicit(&joined, result, memory_order_release);
@@ -58,6 +65,7 @@ unsigned member_reap(bool now)
     int saved = errno;
     pthread_mutex_lock(&joining);
     struct ledger *self = atomic_load(&joined);
+    begin_life();
     unsigned cleared = ledger_reap(slice()->usage, self ? self->owner : process_self());
     pthread_mutex_unlock(&joining);
     errno = saved;

@@ -16,7 +16,7 @@ static uint64_t multiply(uint64_t a, uint64_t b)
 CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 {
     struct charge charge;
-    CUresult refused = charge_current(&charge, bytesize, __func__);
+    CUresult refused = charge_linear(&charge, bytesize, __func__);
     if (refused != CUDA_SUCCESS)
         return refused;
     CUresult result = REAL(cuMemAlloc_v2)(dptr, bytesize);
@@ -26,7 +26,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
 CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {
     struct charge charge;
-    CUresult refused = charge_current(&charge, bytesize, __func__);
+    CUresult refused = charge_linear(&charge, bytesize, __func__);
     if (refused != CUDA_SUCCESS)
         return refused;
     CUresult result = REAL(cuMemAlloc)(dptr, bytesize);
@@ -42,7 +42,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
                             unsigned int ElementSizeBytes)
 {
     struct charge charge;
-    CUresult refused = charge_current(&charge, multiply(expected_pitch(WidthInBytes), Height), __func__);
+    CUresult refused = charge_linear(&charge, multiply(expected_pitch(WidthInBytes), Height), __func__);
     if (refused != CUDA_SUCCESS)
         return refused;
     CUresult result = REAL(cuMemAllocPitch_v2)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
@@ -57,7 +57,7 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned in
                          unsigned int ElementSizeBytes)
 {
     struct charge charge;
-    CUresult refused = charge_current(&charge, multiply(expected_pitch(WidthInBytes), Height), __func__);
+    CUresult refused = charge_linear(&charge, multiply(expected_pitch(WidthInBytes), Height), __func__);
     if (refused != CUDA_SUCCESS)
         return refused;
     CUresult result = REAL(cuMemAllocPitch)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
@@ -72,7 +72,7 @@ CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch, unsigned in
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
     struct charge charge;
-    CUresult refused = charge_current(&charge, bytesize, __func__);
+    CUresult refused = charge_linear(&charge, bytesize, __func__);
     if (refused != CUDA_SUCCESS)
         return refused;
     charge_mark_managed(&charge);

@@ -7,19 +7,21 @@
 #include "cards.h"
 #include "driver.h"
 #include "ledger.h"
+#include "life.h"
 #include "member.h"
 #include "process.h"
 #include "slice.h"
 
 #define SPARE 64 // processes that may appear between two calls
 
+// Members whose PIDs count in another namespace are seen neither by NVML nor by us.
 static bool is_member(unsigned pid)
 {
     struct hami_usage *usage = slice()->usage;
     unsigned high = ledger_high(usage);
     for (unsigned i = 0; i < high; i++) {
-        uint64_t owner = atomic_load(&usage->processes[i].owner);
-        if (owner && process_pid(owner) == pid)
+        uint64_t owner = atomic_load(&usage->processes[i].owner), view = atomic_load(&usage->processes[i].view);
+        if (owner && process_pid(owner) == pid && (view == 0 || view == life_view()))
             return true;
     }
     return false;

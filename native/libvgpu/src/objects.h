@@ -20,8 +20,9 @@ enum object_kind {
 };
 
 enum object_flag {
-    OBJECT_SMALL = 1u << 0,   // shares 2 MiB blocks with others
-    OBJECT_MANAGED = 1u << 1, // not in the figure that NVML shows
+    OBJECT_SMALL = 1u << 0,        // shares 2 MiB blocks with others
+    OBJECT_MANAGED = 1u << 1,      // not in the figure that NVML shows
+    OBJECT_FREES_ITSELF = 1u << 2, // a graph: its memory, at the next launch
 };
 
 struct object {

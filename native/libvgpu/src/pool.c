@@ -18,6 +18,7 @@
 
 #define MAX_POOLS 1024
 #define STEP      (UINT64_C(32) << 20) // the driver reserves in such steps
+#define UNIT      UINT64_C(512)        // and gives out in such
 
 struct pool {
     CUmemoryPool handle;
@@ -25,12 +26,44 @@ struct pool {
     bool managed;
     uint64_t charged;
     uint64_t changes; // of `charged`
+    uint64_t in_use;  // at most: what it was when it was last asked, and all that came since
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool pools[MAX_POOLS];
 static int pool_count;
 static _Atomic bool any_pool;
+
+// Which pool each device allocates from, NULL: to be asked.  Every call that may change it is hooked.
+#define MAX_DEVICES 64
+static _Atomic(CUmemoryPool) current[MAX_DEVICES];
+static _Atomic uint32_t current_changes; // begun and ended
+
+void pool_forget_current(void)
+{
+    atomic_fetch_add(&current_changes, 1);
+    for (int device = 0; device < MAX_DEVICES; device++)
+        atomic_store(&current[device], NULL);
+}
+
+static CUmemoryPool current_of(CUdevice device)
+{
+    bool kept = device >= 0 && device < MAX_DEVICES;
+    CUmemoryPool pool = kept ? atomic_load_explicit(&current[device], memory_order_acquire) : NULL;
+    if (pool)
+        return pool;
+    uint32_t changes = atomic_load(&current_changes);
+    CUstreamCaptureMode mode = capture_relax();
+    if (REAL(cuDeviceGetMemPool)(&pool, device) != CUDA_SUCCESS)
+        pool = NULL;
+    capture_restore(mode);
+    if (!kept || !pool)
+        return pool;
+    atomic_store(&current[device], pool);
+    if (atomic_load(&current_changes) != changes)
+        atomic_store(&current[device], NULL);
+    return pool;
+}
 
 static struct pool *find(CUmemoryPool handle)
 {
@@ -67,13 +100,15 @@ static void settle(struct pool *pool)
     if (!ledger)
         return;
     uint64_t reserved = attribute(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+    if (reserved == pool->charged)
+        return;
     if (reserved > pool->charged)
         ledger_add(ledger, (unsigned)pool->card, reserved - pool->charged);
     else
         ledger_release(ledger, (unsigned)pool->card, pool->charged - reserved);
     if (pool->managed)
         footprint_hide(pool->card, (int64_t)(reserved - pool->charged));
-    pool->changes += reserved != pool->charged;
+    pool->changes++;
     pool->charged = reserved;
 }
 
@@ -85,6 +120,17 @@ void pool_refresh(int card)
     for (int i = 0; i < pool_count; i++)
         if (pools[i].card == card)
             settle(&pools[i]);
+    pthread_mutex_unlock(&lock);
+}
+
+_Atomic bool pool_freed;
+
+void pool_settle_all(void)
+{
+    atomic_store(&pool_freed, false);
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < pool_count; i++)
+        settle(&pools[i]);
     pthread_mutex_unlock(&lock);
 }
 
@@ -151,12 +197,11 @@ static CUmemoryPool pool_of(const struct request *request)
     if (request->pool)
         return request->pool;
     CUdevice device;
-    CUmemoryPool pool;
     bool named = request->stream && request->stream != CU_STREAM_LEGACY && request->stream != CU_STREAM_PER_THREAD;
     if (!(named && CUDA_HAS(cuStreamGetDevice) && REAL(cuStreamGetDevice)(request->stream, &device) == CUDA_SUCCESS) &&
         REAL(cuCtxGetDevice)(&device) != CUDA_SUCCESS)
         return NULL;
-    return REAL(cuDeviceGetMemPool)(&pool, device) == CUDA_SUCCESS ? pool : NULL;
+    return current_of(device);
 }
 
 // Where a request goes, and what the pool may have to take for it.
@@ -167,25 +212,35 @@ struct target {
     uint64_t changes; // of the pool's charge, so far
 };
 
-// Every call to the driver counts here: one query, since what is charged is what was reserved at the last allocation, or more.
+// With `lock` held: whether that much is surely idle in what is charged for the pool.
+static bool is_idle(struct pool *pool, uint64_t bytes)
+{
+    return pool->in_use <= pool->charged && pool->charged - pool->in_use >= bytes;
+}
+
+// Every call to the driver counts here.  What is in use is asked for only when all that was asked for since the last time could
+// have used the pool up: frees are not counted.
 static struct target find_target(const struct request *request)
 {
     struct target target = {.card = CARD_NONE, .pool = pool_of(request)};
     if (!target.pool)
         return target;
     pthread_mutex_lock(&lock);
-    const struct pool *known = find(target.pool);
-    uint64_t charged = known ? known->charged : 0;
+    struct pool *known = find(target.pool);
+    bool fits = known && is_idle(known, request->bytes);
+    if (known && !fits && known->charged) {
+        known->in_use = attribute(target.pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+        fits = is_idle(known, request->bytes);
+    }
+    if (known && __builtin_add_overflow(known->in_use, request->bytes + UNIT, &known->in_use))
+        known->in_use = UINT64_MAX;
     target.card = known ? known->card : CARD_NONE;
     target.changes = known ? known->changes : 0;
     pthread_mutex_unlock(&lock);
     if (!known)
         target.card = request->pool ? card_of_unknown(target.pool, request->stream) : cards_of_stream(request->stream);
-    cuuint64_t used = 0;
-    if (charged && REAL(cuMemPoolGetAttribute)(target.pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) == CUDA_SUCCESS &&
-        charged > used && charged - used >= request->bytes)
-        return target;
-    target.growth = request->bytes > UINT64_MAX - STEP ? UINT64_MAX : (request->bytes + STEP - 1) / STEP * STEP;
+    if (!fits)
+        target.growth = request->bytes > UINT64_MAX - STEP ? UINT64_MAX : (request->bytes + STEP - 1) / STEP * STEP;
     return target;
 }
 
@@ -218,6 +273,8 @@ static CUresult allocate_charged(const struct request *request, const struct tar
     if (pool && (result == CUDA_SUCCESS || pool->charged))
         settle(pool);
     bool as_before = pool && pool->changes == target->changes;
+    if (pool && !as_before)
+        pool->in_use = UINT64_MAX; // to be asked
     pthread_mutex_unlock(&lock);
     // the pool's charge holds it now; without room in our list the request's own bytes stay
     charge_finish(&charge, pool ? CUDA_ERROR_UNKNOWN : result);
@@ -242,9 +299,7 @@ static CUresult request_memory(const struct request *request)
     // a captured allocation becomes a node of a graph: graph.c charges it when it takes memory
     if (capture_active(request->stream, request->per_thread))
         return allocate(request, request->pool);
-    CUstreamCaptureMode mode = capture_relax();
     struct target target = find_target(request);
-    capture_restore(mode);
     if (target.card == CARD_FOREIGN)
         return CUDA_ERROR_OUT_OF_MEMORY;
     return target.card == CARD_NONE ? allocate(request, request->pool) : allocate_charged(request, &target);
@@ -278,6 +333,8 @@ static CUresult free_async(CUdeviceptr dptr, CUstream stream, bool per_thread)
     if (ours)
         charge_free_begin(&object);
     CUresult result = per_thread ? REAL(cuMemFreeAsync_ptsz)(dptr, stream) : REAL(cuMemFreeAsync)(dptr, stream);
+    if (!ours && !atomic_load_explicit(&pool_freed, memory_order_relaxed))
+        atomic_store_explicit(&pool_freed, true, memory_order_relaxed);
     if (ours) {
         charge_free_end(&object, result == CUDA_SUCCESS);
         if (object.card >= 0)
@@ -347,8 +404,27 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
         *known = pools[--pool_count];
     }
     pthread_mutex_unlock(&lock);
+    pool_forget_current();
     if (card >= 0)
         footprint_refresh(card);
+    return result;
+}
+
+CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+{
+    cuda_enter();
+    pool_forget_current();
+    CUresult result = REAL(cuDeviceSetMemPool)(dev, pool);
+    pool_forget_current();
+    return result;
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    cuda_enter();
+    pool_forget_current();
+    CUresult result = REAL(cuMemSetMemPool)(location, type, pool);
+    pool_forget_current();
     return result;
 }
 
@@ -375,4 +451,5 @@ void pool_after_fork(void)
     pthread_mutex_init(&lock, NULL);
     pool_count = 0;
     atomic_store(&any_pool, false);
+    pool_forget_current();
 }

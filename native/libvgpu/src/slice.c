@@ -89,6 +89,8 @@ static bool sound_cards(const char *path, const struct hami_limits *limits)
 bool slice_map_usage(const char *path, struct slice *out)
 {
     out->usage = map_page(path, sizeof *out->usage, true);
+    if (out->usage && file_id(AT_FDCWD, path, &out->usage_file))
+        snprintf(out->usage_path, sizeof out->usage_path, "%s", path);
     return out->usage && right_header(path, out->usage->magic, out->usage->version, out->usage->size, HAMI_USAGE_MAGIC,
                                       sizeof *out->usage);
 }
@@ -106,6 +108,7 @@ static enum slice_state open_directory(const char *directory, struct slice *out)
         !sound_cards(path, limits))
         return SLICE_BROKEN;
     out->limits = limits;
+    snprintf(out->directory, sizeof out->directory, "%s", directory);
     snprintf(path, sizeof path, "%s/usage", directory);
     return slice_map_usage(path, out) ? SLICE_ACTIVE : SLICE_BROKEN;
 }

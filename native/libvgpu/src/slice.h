@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "file_id.h"
 #include "hami_slice.h"
 
 enum slice_state {
@@ -18,7 +19,10 @@ enum slice_state {
 struct slice {
     const struct hami_limits *limits;
     struct hami_usage *usage;
+    char usage_path[512];
+    struct file_id usage_file;
     bool from_environment; // the cards' UUIDs are not known before the driver is asked
+    char directory[512];   // "" if it came from the environment
 };
 
 // Find the slice, the first time; afterwards one atomic load.

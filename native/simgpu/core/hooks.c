@@ -65,6 +65,16 @@ int hamisim_raise_xid(unsigned card, uint64_t xid)
     return 0;
 }
 
+int hamisim_lose_card(unsigned card, int lost)
+{
+    if (!is_card(card))
+        return -1;
+    sim_lock();
+    sim_state()->cards[card].lost = lost != 0;
+    sim_unlock();
+    return lost ? hamisim_raise_xid(card, 79) : 0;
+}
+
 _Atomic uint64_t sim_lists;
 
 uint64_t hamisim_lists(void)
@@ -80,6 +90,33 @@ uint64_t hamisim_peak(unsigned card)
     uint64_t peak = sim_state()->cards[card].peak;
     sim_unlock();
     return peak;
+}
+
+uint64_t hamisim_held(unsigned card, int pid)
+{
+    if (!is_card(card))
+        return 0;
+    uint64_t held = 0;
+    sim_lock();
+    for (uint32_t i = 0; i < sim_state()->process_high; i++)
+        if (sim_process_pid((int)i) == (pid ? pid : getpid()))
+            held += sim_state()->processes[i].held[card][SIM_SHOWN] + sim_state()->processes[i].held[card][SIM_HIDDEN];
+    sim_unlock();
+    return held;
+}
+
+int hamisim_take(unsigned card, int64_t bytes)
+{
+    if (!is_card(card) || sim_self() < 0)
+        return -1;
+    bool done = true;
+    sim_lock();
+    if (bytes < 0)
+        sim_give(card, (uint64_t)-bytes, SIM_SHOWN);
+    else
+        done = sim_take(card, (uint64_t)bytes, SIM_SHOWN);
+    sim_unlock();
+    return done ? 0 : -1;
 }
 
 uint64_t hamisim_used(unsigned card)

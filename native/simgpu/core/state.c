@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define STATE_MAGIC   UINT64_C(0x4d495349414d4148)
-#define STATE_VERSION 1u
+#define STATE_VERSION 2u
 #define LOCK_BYTES    (INT64_C(1) << 40) // far beyond the file's end: byte LOCK_BYTES + slot says that its owner lives
 
 static struct {
@@ -50,6 +50,23 @@ static void make_directory(char *path, size_t size)
     }
 }
 
+// HAMI_SIM_MIG: the slices of each MIG device, "1g,1g,3g".
+static bool read_mig(struct sim_state *state)
+{
+    const char *wish = getenv("HAMI_SIM_MIG");
+    unsigned sum = 0;
+    for (const char *at = wish; at && *at; at += *at == ',') {
+        char *end;
+        unsigned long slices = strtoul(at, &end, 10);
+        bool known = slices == 1 || slices == 2 || slices == 3 || slices == 4 || slices == 7;
+        if (!known || *end != 'g' || (end[1] && end[1] != ',') || (sum += (unsigned)slices) > SIM_MAX_MIG)
+            return false;
+        state->mig_slices[state->mig_count++] = (uint32_t)slices;
+        at = end + 1;
+    }
+    return !state->mig_count || card_model_at(state->model)->mig_capable;
+}
+
 static enum sim_error read_wishes(struct sim_state *state)
 {
     const char *profile = getenv("HAMI_SIM_PROFILE"), *cards = getenv("HAMI_SIM_CARDS");
@@ -63,6 +80,11 @@ static enum sim_error read_wishes(struct sim_state *state)
     if ((end && *end) || count < 1 || count > SIM_MAX_CARDS)
         return fail(SIM_BAD_PROFILE, "HAMI_SIM_CARDS=%.40s is no number of cards: use 1 to %d.", cards, SIM_MAX_CARDS);
     state->card_count = (uint32_t)count;
+    if (!read_mig(state))
+        return fail(SIM_BAD_PROFILE,
+                    "HAMI_SIM_MIG=%.80s can't be cut: name devices like 1g,2g,4g that are 7 slices at most, of an "
+                    "a100-40gb or h200.",
+                    getenv("HAMI_SIM_MIG"));
     state->manual_clock = clock && strcmp(clock, "manual") == 0;
     return SIM_OK;
 }

@@ -22,6 +22,7 @@
 #define SIM_MAX_CARDS     16
 #define SIM_MAX_PROCESSES 1024
 #define SIM_MAX_XIDS      16
+#define SIM_MAX_MIG       7
 
 enum sim_memory {
     SIM_SHOWN,  // in NVML's figure of the process
@@ -49,6 +50,8 @@ struct sim_card {
     uint64_t used; // bytes, sum of held over all slots
     uint64_t peak; // the most that `used` ever was
     struct engine engine;
+    uint32_t lost; // fell off the bus: NVML can't reach it
+    uint32_t zero;
     uint64_t xid_count;
     struct sim_xid xids[SIM_MAX_XIDS]; // the last so many, xids[n % SIM_MAX_XIDS]
 };
@@ -60,8 +63,10 @@ struct sim_state {
     uint32_t model;
     uint32_t card_count;
     uint32_t manual_clock;
-    uint32_t process_high;        // slots at and above this were never used
-    _Atomic uint32_t event_count; // a futex: who waits for events sleeps on it
+    uint32_t process_high;            // slots at and above this were never used
+    _Atomic uint32_t event_count;     // a futex: who waits for events sleeps on it
+    uint32_t mig_count;               // MIG devices of each card; 0: MIG is off
+    uint32_t mig_slices[SIM_MAX_MIG]; // of the seven that a card has
     uint32_t zero;
     _Atomic uint64_t clock; // the manual clock's time, ns
     pthread_mutex_t mutex;  // robust and shared

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define STACK_DEPTH 256
+#define GREEN_BYTES (2 * MIB) // of a green context beside its primary one
 
 static struct context *contexts;
 static struct context *primaries[SIM_MAX_CARDS]; // by device; kept for good, live while retained
@@ -49,9 +50,8 @@ static void take_time(void)
         usleep((useconds_t)atoi(ms) * 1000);
 }
 
-static CUresult start(struct context *context)
+static CUresult start(struct context *context, uint64_t bytes)
 {
-    uint64_t bytes = sim_model()->context_mib * MIB;
     sim_lock();
     bool fits = sim_take(context->card, bytes, SIM_SHOWN);
     if (fits)
@@ -126,6 +126,30 @@ static CUresult push(struct context *context)
     return CUDA_SUCCESS;
 }
 
+CUresult context_start_green(CUdevice device, struct context **out)
+{
+    struct context *primary = primaries[device];
+    struct context *context = make(device, primary->card, primary->flags);
+    if (!context)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    context->api_version = 3020;
+    CUresult result = start(context, GREEN_BYTES);
+    if (result == CUDA_SUCCESS)
+        *out = context;
+    else
+        free(context);
+    return result;
+}
+
+void context_stop_green(struct context *context)
+{
+    struct context *primary = primaries[context->device];
+    if (context_of((CUcontext)primary)) // a reset may have ended it before
+        memory_hand_over(context, primary);
+    stop(context);
+    free(context);
+}
+
 #define SCHEDULING_FLAGS (CU_CTX_FLAGS_MASK | CU_CTX_SYNC_MEMOPS)
 
 static CUresult create(CUcontext *out, unsigned flags, CUdevice device, unsigned api_version)
@@ -142,7 +166,7 @@ static CUresult create(CUcontext *out, unsigned flags, CUdevice device, unsigned
     if (!context)
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     context->api_version = api_version;
-    result = start(context);
+    result = start(context, sim_model()->context_mib * MIB);
     if (result == CUDA_SUCCESS)
         result = push(context);
     if (result != CUDA_SUCCESS) {
@@ -222,7 +246,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
     }
     if (!context_of((CUcontext)context)) {
         context->flags = primary_flags[device];
-        result = start(context);
+        result = start(context, sim_model()->context_mib * MIB);
         if (result != CUDA_SUCCESS)
             return leave(result);
     }

@@ -35,6 +35,13 @@ struct context *context_of(CUcontext handle); // NULL if it is not live
 
 // Wait until all work of the context is finished.
 void context_drain(struct context *context);
+// A launch waits while so much is queued already, as on a real card.  Not where time is moved by hand: nobody would move it.
+#define CONTEXT_QUEUE 1024
+void context_make_room(struct context *context);
+
+// The context of a green one, in a device whose primary context is live; what was allocated in it is the primary one's after.
+CUresult context_start_green(CUdevice device, struct context **out);
+void context_stop_green(struct context *context);
 
 // limit.c
 void limits_set_defaults(struct context *context);

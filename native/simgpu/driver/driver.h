@@ -53,6 +53,7 @@ enum handle {
     HANDLE_NODE,
     HANDLE_EXEC,
     HANDLE_USER_OBJECT,
+    HANDLE_GREEN,
 };
 
 void handle_add(const void *object, enum handle kind);

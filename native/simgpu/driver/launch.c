@@ -75,6 +75,8 @@ static CUresult launch(CUfunction function, const unsigned grid[3], const unsign
     result = kernel_prepare(stream->context, function, grid, block, shared, parameters, extra, &work);
     if (result == CUDA_SUCCESS && work.kernel.function->module->image.uses_heap && !limits_take_heap(stream->context))
         result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS && !stream->capture)
+        context_make_room(stream->context);
     if (result == CUDA_SUCCESS)
         result = stream_submit(stream, &work);
     return leave(result);

@@ -101,6 +101,24 @@ void memory_drop(struct context *context)
     allocation_each(drop, context);
 }
 
+struct hand_over {
+    struct context *from, *to;
+};
+
+static void hand_over(struct allocation *allocation, void *argument)
+{
+    const struct hand_over *contexts = argument;
+    if (allocation->context == contexts->from)
+        allocation->context = contexts->to;
+}
+
+void memory_hand_over(struct context *from, struct context *to)
+{
+    struct hand_over contexts = {from, to};
+    allocation_each(hand_over, &contexts);
+    small_hand_over(from, to);
+}
+
 CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 {
     struct context *context;

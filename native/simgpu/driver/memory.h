@@ -76,9 +76,13 @@ void memory_free(struct allocation *allocation);
 // All that ends with the context.
 void memory_drop(struct context *context);
 
+// Let another context have all that this one allocated.
+void memory_hand_over(struct context *from, struct context *to);
+
 // small.c
 CUresult small_allocate(struct context *context, size_t size, struct allocation **out);
 void small_free(struct allocation *allocation);
+void small_hand_over(struct context *from, struct context *to);
 
 #define SMALL_MAX MIB
 

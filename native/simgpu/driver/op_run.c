@@ -256,6 +256,17 @@ void op_wait(struct op *op)
     op_release(op);
 }
 
+void context_make_room(struct context *context)
+{
+    while (context->unfinished >= CONTEXT_QUEUE && !sim_state()->manual_clock) {
+        pump();
+        if (context->unfinished < CONTEXT_QUEUE)
+            break;
+        wake_threads();
+        pthread_cond_wait(&something_performed, &driver_mutex);
+    }
+}
+
 void context_drain(struct context *context)
 {
     while (context->unfinished > 0) {

@@ -106,3 +106,10 @@ void small_free(struct allocation *allocation)
     if (block->used == 0)
         drop_block(block);
 }
+
+void small_hand_over(struct context *from, struct context *to)
+{
+    for (struct small_block *block = blocks; block; block = block->next)
+        if (block->context == from)
+            block->context = to;
+}

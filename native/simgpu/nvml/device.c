@@ -28,7 +28,7 @@ nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *dev
     if (!device || index >= sim_state()->card_count)
         return NVML_ERROR_INVALID_ARGUMENT;
     *device = device_handle(index);
-    return NVML_SUCCESS;
+    return reach(index);
 }
 
 nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device)
@@ -48,7 +48,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
         card_uuid_text(sim_model(), card, text);
         if (strcasecmp(uuid, text) == 0) {
             *device = device_handle(card);
-            return NVML_SUCCESS;
+            return reach(card);
         }
     }
     return NVML_ERROR_NOT_FOUND;
@@ -72,7 +72,7 @@ nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t *de
         card_uuid(sim_model(), card, bytes);
         if (memcmp(bytes, uuid->value.bytes, sizeof bytes) == 0) {
             *device = device_handle(card);
-            return NVML_SUCCESS;
+            return reach(card);
         }
     }
     return NVML_ERROR_NOT_FOUND;
@@ -110,7 +110,7 @@ nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *devic
         serial_of(card, text);
         if (strcmp(serial, text) == 0) {
             *device = device_handle(card);
-            return NVML_SUCCESS;
+            return reach(card);
         }
     }
     return NVML_ERROR_NOT_FOUND;
@@ -156,14 +156,20 @@ nvmlReturn_t nvmlDeviceGetMultiGpuBoard(nvmlDevice_t device, unsigned int *multi
 nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t device, char *name, unsigned int length)
 {
     unsigned card;
-    nvmlReturn_t result = check_device(device, &card);
+    nvmlReturn_t result;
+    if (mig_name(device, name, length, &result))
+        return result;
+    result = check_device(device, &card);
     return result == NVML_SUCCESS ? give_text(name, length, sim_model()->name) : result;
 }
 
 nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned int length)
 {
     unsigned card;
-    nvmlReturn_t result = check_device(device, &card);
+    nvmlReturn_t result;
+    if (mig_uuid(device, uuid, length, &result))
+        return result;
+    result = check_device(device, &card);
     if (result != NVML_SUCCESS)
         return result;
     char text[41];

@@ -52,6 +52,11 @@ nvmlDevice_t device_handle(unsigned card)
     return (nvmlDevice_t)&handles[card];
 }
 
+nvmlReturn_t reach(unsigned card)
+{
+    return sim_state()->cards[card].lost ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
+}
+
 nvmlReturn_t check_device(nvmlDevice_t device, unsigned *card)
 {
     nvmlReturn_t result = check_init();
@@ -60,7 +65,7 @@ nvmlReturn_t check_device(nvmlDevice_t device, unsigned *card)
     for (unsigned i = 0; i < sim_state()->card_count; i++) {
         if (device_handle(i) == device) {
             *card = i;
-            return NVML_SUCCESS;
+            return reach(i);
         }
     }
     return NVML_ERROR_INVALID_ARGUMENT;

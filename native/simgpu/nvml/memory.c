@@ -4,7 +4,10 @@
 nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
 {
     unsigned card;
-    nvmlReturn_t result = check_device_out(device, memory, &card);
+    nvmlReturn_t result;
+    if (mig_memory(device, memory, &result))
+        return result;
+    result = check_device_out(device, memory, &card);
     if (result != NVML_SUCCESS)
         return result;
     sim_lock();

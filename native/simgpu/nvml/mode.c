@@ -34,36 +34,6 @@ nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t *mo
     return result;
 }
 
-nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending)
-{
-    unsigned card;
-    nvmlReturn_t result = check_device_out(device, current && pending ? current : NULL, &card);
-    if (result != NVML_SUCCESS)
-        return result;
-    if (!sim_model()->mig_capable)
-        return NVML_ERROR_NOT_SUPPORTED;
-    *current = *pending = NVML_DEVICE_MIG_DISABLE;
-    return NVML_SUCCESS;
-}
-
-nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *is_mig)
-{
-    unsigned card;
-    nvmlReturn_t result = check_device_out(device, is_mig, &card);
-    if (result == NVML_SUCCESS)
-        *is_mig = 0;
-    return result;
-}
-
-nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count)
-{
-    unsigned card;
-    nvmlReturn_t result = check_device_out(device, count, &card);
-    if (result == NVML_SUCCESS)
-        *count = 0;
-    return result;
-}
-
 nvmlReturn_t nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, nvmlGpuVirtualizationMode_t *mode)
 {
     unsigned card;
@@ -103,12 +73,4 @@ nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, nvmlMemoryErro
 {
     (void)location;
     return nvmlDeviceGetTotalEccErrors(device, type, counter, errors);
-}
-
-nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttributes_t *attributes)
-{
-    unsigned card;
-    (void)attributes;
-    nvmlReturn_t result = check_device_out(device, attributes, &card);
-    return result == NVML_SUCCESS ? NVML_ERROR_NOT_SUPPORTED : result; // of a MIG device only
 }

@@ -23,7 +23,8 @@ static unsigned find_holders(unsigned card, struct holder *holders)
     sim_reap();
     for (uint32_t slot = 0; slot < sim_state()->process_high; slot++) {
         const struct sim_process *process = &sim_state()->processes[slot];
-        if (process->pid == 0 || process->contexts[card] == 0)
+        // without a context there may be physical memory, or what is left of a pool
+        if (process->pid == 0 || (process->contexts[card] == 0 && process->held[card][SIM_SHOWN] == 0))
             continue;
         pid_t pid = sim_process_pid((int)slot);
         if (pid > 0)

@@ -26,6 +26,8 @@ sys.path.insert(0, str(HERE))
 PROGRAMS = HERE / "programs"
 T4_MIB = 15360
 MIB = 1 << 20
+# What a tenant may do wherever user namespaces are allowed.
+HIDDEN = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 class GuestError(Exception):
@@ -120,6 +122,10 @@ class Slice:
     def guest(self, **environment: str) -> Guest:
         return self.machine.guest(**{**self.environment, **environment})
 
+    def hidden_guest(self) -> Guest:
+        """One in a PID namespace of its own, with a /proc that shows nobody else, as its PID 1."""
+        return self.machine.guest(prefix=HIDDEN, **self.environment)
+
     def view(self) -> SliceView:
         return read_slice(self.directory)
 
@@ -157,9 +163,9 @@ class Machine:
     def environment(self) -> dict[str, str]:
         return {**self.raw_environment, "LD_PRELOAD": str(self.limiter)}
 
-    def _start(self, environment: dict[str, str]) -> Guest:
+    def _start(self, environment: dict[str, str], prefix: Sequence[str] = ()) -> Guest:
         process = subprocess.Popen(
-            [sys.executable, HERE / "guest.py"],
+            [*prefix, sys.executable, HERE / "guest.py"],
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -169,9 +175,9 @@ class Machine:
         self.guests.append(Guest(process))
         return self.guests[-1]
 
-    def guest(self, **environment: str) -> Guest:
-        """A process with the limiter preloaded."""
-        return self._start({**self.environment, **environment})
+    def guest(self, *, prefix: Sequence[str] = (), **environment: str) -> Guest:
+        """A process with the limiter preloaded, started by the program `prefix` if there is one."""
+        return self._start({**self.environment, **environment}, prefix)
 
     def outsider(self) -> Guest:
         """A process without the limiter: sees the machine as it is."""
@@ -195,13 +201,20 @@ class Machine:
         outsider = self.outsider()
         return outsider("nvml_uuids()")
 
-    def slice(self, *mib: int, cards: Sequence[int] | None = None, whole: bool = False, name: str = "alice") -> Slice:
+    def slice(
+        self,
+        *mib: int,
+        cards: Sequence[int] | None = None,
+        whole: bool = False,
+        oom_killer: bool = False,
+        name: str = "alice",
+    ) -> Slice:
         """A slice of so much VRAM on each of `cards`, the first ones unless said otherwise."""
         known = self.uuids()
         uuids = [known[i] for i in (cards if cards is not None else range(len(mib)))]
         shares = tuple(CardShare(CardUuid(u), Mib(m), Percent(0), whole=whole) for u, m in zip(uuids, mib, strict=True))
         directory = self.folder / name
-        create_slice(directory, name=f"{name}/", placement=Placement(shares))
+        create_slice(directory, name=f"{name}/", placement=Placement(shares, oom_killer=oom_killer))
         return Slice(self, directory, uuids)
 
     def true_use(self, pid: int, card: int = 0) -> int:

@@ -44,6 +44,26 @@ def context(device: int = 0) -> None:
     cu("cuCtxSetCurrent", handle)
 
 
+def green(device: int = 0) -> c_void_p:
+    """A green context of all the device's multiprocessors."""
+    resource, description, handle = ctypes.create_string_buffer(1024), c_void_p(), c_void_p()
+    cu("cuDeviceGetDevResource", c_int(device), resource, c_int(1))
+    cu("cuDevResourceGenerateDesc", byref(description), resource, c_uint(1))
+    cu("cuGreenCtxCreate", byref(handle), description, c_int(device), c_uint(1))
+    return handle
+
+
+def use_green(handle: c_void_p) -> None:
+    """Make it current."""
+    context = c_void_p()
+    cu("cuCtxFromGreenCtx", byref(context), handle)
+    cu("cuCtxSetCurrent", context)
+
+
+def end_green(handle: c_void_p) -> None:
+    cu("cuGreenCtxDestroy", handle)
+
+
 def start(device: int = 0) -> None:
     init()
     context(device)
@@ -65,6 +85,12 @@ def total_mem(device: int = 0) -> int:
 def lists_asked() -> int:
     """How often the limiter has asked NVML for the processes of a card, in this process."""
     return ctypes.CDLL("libnvidia-ml.so.1").hamisim_lists()
+
+
+def escape(mib: int, card: int = 0) -> None:
+    """Take, or give back, VRAM as no entry point of the driver does."""
+    taken = libcuda().hamisim_take(c_uint(card), ctypes.c_int64(mib * MIB))
+    assert taken == 0
 
 
 def nvml() -> object:

@@ -45,7 +45,7 @@ def test_wrappers_stand_in_the_file_that_their_judgement_names():
     sources = JUDGEMENTS.parent / "src"
     for names in generator.read_judgements(JUDGEMENTS).values():
         for name, judgement in names.items():
-            if judgement.hooked:
+            if judgement.hooked and not judgement.gated:
                 assert re.search(rf"\b{name}\(|\b{name},", (sources / judgement.where).read_text()), name
 
 
@@ -58,7 +58,7 @@ def test_wrappers_stand_in_the_file_that_their_judgement_names():
     ids=["new in the header", "gone from the header"],
 )
 def test_a_header_that_does_not_fit_the_judgements_stops_the_build(declared, complaint):
-    judged = {"cuInit": generator.Judgement(hooked=True, where="init.c")}
+    judged = {"cuInit": generator.Judgement("hooked", "init.c")}
     with pytest.raises(generator.JudgementError, match=complaint):
         generator.check("cuda", [EntryPoint(name, "CUresult", ()) for name in declared], judged)
 

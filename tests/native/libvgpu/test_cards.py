@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 from guest_calls import NO_DEVICE, NOT_INITIALIZED, OUT_OF_MEMORY
 
-from .conftest import T4_MIB, Machine
+from hami_hub.core.cards import CardUuid
+from hami_hub.core.slices import CardShare, Placement
+from hami_hub.core.units import Mib, Percent
+from hami_hub.slicepage import create_slice
+
+from .conftest import T4_MIB, Machine, Slice
 
 
 @pytest.fixture
@@ -94,3 +99,90 @@ def test_a_thread_without_a_context_is_charged_by_location(machine: Machine):
     assert [place.used(0), place.used(1)] == [0, 500]
     assert guest.refused("physical(600, device=1)") == OUT_OF_MEMORY
     guest("physical(900, device=0)")
+
+
+@pytest.mark.parametrize("order", ["7,6,5,4,3,2,1,0", "3,1", "5"])
+def test_eight_cards(make_machine, order: str):
+    machine = make_machine(cards=8)
+    limits = [500 + 100 * card for card in range(8)]
+    place = machine.slice(*limits)
+    guest = place.guest(CUDA_VISIBLE_DEVICES=order)
+    guest("init()")
+    for device, card in enumerate(map(int, order.split(","))):
+        guest(f"context({device})")
+        assert guest("info()") == [limits[card] - 104, limits[card]]
+        guest(f"alloc({limits[card] - 110})")
+        assert guest.refused("alloc(10)") == OUT_OF_MEMORY
+        assert place.used(card) == limits[card] - 6
+    assert sum(place.used(card) for card in range(8)) == sum(limits[int(c)] - 6 for c in order.split(","))
+
+
+def test_as_many_cards_as_a_page_has(make_machine):
+    machine = make_machine(cards=16)
+    place = machine.slice(*[300] * 16)
+    guest = place.guest()
+    guest("init(); context(15)")
+    assert guest.refused("alloc(200)") == OUT_OF_MEMORY
+    assert [place.used(card) for card in (0, 14, 15)] == [0, 0, 104]
+
+
+def test_a_mig_device_is_told_by_its_uuid(machine: Machine):
+    """The driver names the device that it shows by bytes, and NVML by `MIG-` before them."""
+    uuids = ["MIG-" + machine.uuids()[1].removeprefix("GPU-")]
+    directory = machine.folder / "mig"
+    create_slice(directory, name="mig", placement=Placement((CardShare(CardUuid(uuids[0]), Mib(1000), Percent(0)),)))
+    place = Slice(machine, directory, uuids)
+    guest = place.guest()
+    guest("init()")
+    assert guest("[total_mem(i) for i in range(3)]") == [0, 1000, 0]
+    assert guest.refused("context(0)") == OUT_OF_MEMORY
+    # NVML has no handle by that name here, so the first context is taken for the largest there is, and what a module
+    # takes is seen by the card's own use
+    guest("context(1); alloc(300)")
+    assert place.used() == 512 + 300
+    assert guest.refused("take('cuModuleLoadData', 200)") == OUT_OF_MEMORY
+    guest("take('cuModuleLoadData', 100)")
+    assert place.used() == 512 + 400
+    assert machine.true_use(guest.pid, 1) == 104 + 400
+
+
+def test_green_contexts_live_in_the_primary_one(machine: Machine):
+    place = machine.slice(1000)
+    guest = place.guest()
+    guest("init(); g = green()")
+    assert place.used() == machine.true_use(guest.pid) == 104 + 2
+    guest("use_green(g); p = alloc(500)")
+    assert guest.refused("alloc(500)") == OUT_OF_MEMORY
+    guest("h = green()")
+    assert place.used() == machine.true_use(guest.pid) == 104 + 2 * 2 + 500
+    guest("end_green(h); context(); end_green(g)")
+    # what was allocated in it stays with the primary context
+    assert place.used() == machine.true_use(guest.pid) == 104 + 500
+    guest("free(p)")
+    assert place.used() == machine.true_use(guest.pid) == 104
+
+
+def test_the_last_green_context_takes_everything_with_it(machine: Machine):
+    place = machine.slice(1000)
+    guest = place.guest()
+    guest("init(); g = green(); use_green(g); alloc(500); end_green(g)")
+    assert place.used() == machine.true_use(guest.pid) == 0
+    guest("start(); alloc(800)")
+
+
+def test_a_green_context_that_does_not_fit_is_refused(machine: Machine):
+    place = machine.slice(1000)
+    guest, other = place.guest(), place.guest()
+    guest("start(); alloc(896)")
+    assert guest.refused("green()") == OUT_OF_MEMORY
+    assert other.refused("init(); green()") == OUT_OF_MEMORY
+    assert place.used() == machine.true_use(guest.pid) == 1000
+    assert machine.true_use(other.pid) == 0
+
+
+def test_a_sparse_array_takes_nothing_by_itself(machine: Machine):
+    place = machine.slice(1000)
+    guest = place.guest()
+    guest("start(); h = c_void_p(); d = Array3dDescriptor(4096, 4096, 16, FLOAT, 4, 0x40)")
+    guest("cu('cuArray3DCreate_v2', byref(h), byref(d))")
+    assert place.used() == machine.true_use(guest.pid) == 104

@@ -11,7 +11,7 @@ import pytest
 from .conftest import PROGRAMS
 
 SOURCES = Path(__file__).resolve().parents[3] / "native" / "libvgpu" / "src"
-LEDGER = (SOURCES / "ledger.c", SOURCES / "process.c")
+LEDGER = (SOURCES / "ledger.c", SOURCES / "life.c", SOURCES / "process.c")
 RULES = re.findall(r"RULE\((\w+_\w+)\)", (PROGRAMS / "ledger_rules.c").read_text())
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 from guest_calls import OUT_OF_MEMORY
 
-from .conftest import PROGRAMS, Machine
+from hami_hub.slicepage import layout
+from hami_hub.slicepage.process import ProcessMark, mark
+
+from .conftest import PROGRAMS, Machine, Slice
 
 LIMIT = 1000
 CONTEXT = 104
@@ -174,8 +180,6 @@ def test_spawned_programs_meet_the_same_limit(machine: Machine, native):
 def test_many_processes_start_at_once(machine: Machine, native):
     program = native.compile(PROGRAMS / "linked.c", flags=(f"-L{native.sim}", "-l:libcuda.so.1"))
     place = machine.slice(10_000)
-    import subprocess
-
     running = [
         subprocess.Popen([program, "4000"], env={**machine.environment, **place.environment}, stdout=subprocess.PIPE)
         for _ in range(32)
@@ -186,14 +190,51 @@ def test_many_processes_start_at_once(machine: Machine, native):
     assert place.view().cards[0].peak <= 10_000
 
 
+@contextmanager
+def crowd(machine: Machine, native, place: Slice, count: int) -> Iterator[tuple[int, int]]:
+    """So many living processes; how many of them could use CUDA and how many were refused."""
+    program = native.compile(PROGRAMS / "crowd.c", flags=(f"-L{native.sim}", "-l:libcuda.so.1"))
+    environment = {**machine.environment, **place.environment}
+    with subprocess.Popen(
+        [program, str(count)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as parent:
+        started, refused = parent.stdout.readline().split()
+        yield int(started), int(refused)
+        parent.stdin.close()
+        assert parent.wait() == 0
+
+
+def test_a_thousand_processes_start_at_once(machine: Machine, native):
+    place = machine.slice(4000)
+    with crowd(machine, native, place, 1000) as (started, refused):
+        assert (started, refused) == (1000, 0)
+        assert place.used() == 2000
+        assert len(place.view().processes) == 1000
+    assert place.used() == 0
+
+
+def test_a_full_page_refuses_the_next_and_nobody_else(machine: Machine, native):
+    """The simulated card itself has room for as many processes as the page."""
+    place = machine.slice(4000)
+    page = bytearray((place.directory / "usage").read_bytes())
+    taken = 1000
+    own = ProcessMark(os.getpid(), mark(os.getpid()).started)
+    for index in range(taken):  # by somebody who lives
+        offset = layout.Usage.processes.offset + index * ctypes.sizeof(layout.Process)
+        page[offset : offset + 8] = (own.pid << 32 | (own.started & 0xFFFFFFFF)).to_bytes(8, "little")
+    page = page[: layout.Usage.process_high.offset] + taken.to_bytes(4, "little") + page[layout.Usage.zero.offset :]
+    (place.directory / "usage").write_bytes(page)
+    with crowd(machine, native, place, 30) as (started, refused):
+        assert started == layout.MAX_PROCESSES - taken
+        assert refused == 30 - started
+
+
 def test_a_recycled_pid_is_no_owner(machine: Machine):
     """A slot whose PID lives on as another process is cleared like any dead one."""
     place = machine.slice(LIMIT)
     victim = place.guest()
     victim("start(); alloc(600)")
     usage = place.directory / "usage"
-    from hami_hub.slicepage import layout
-
     page = bytearray(usage.read_bytes())
     offset = layout.Usage.processes.offset
     owner = int.from_bytes(page[offset : offset + 8], "little")

@@ -235,3 +235,51 @@ def test_a_damaged_mounted_slice_refuses_whatever_the_variables_say(machine: Mac
     script = f"mount -t tmpfs none /run && {MOUNTED}"
     done = machine.run("unshare", "-m", "sh", "-ec", script, "sh", place.directory, program, "256", **other.environment)
     assert done.stdout == f"0 {NOT_PERMITTED}\n"
+
+
+def in_mounts(commands: str) -> tuple[str, ...]:
+    """What a program is started by that has mounts of its own, made by a shell's `commands`."""
+    return ("unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", f'{commands}\nexec "$@"', "sh")
+
+
+needs_mounts = pytest.mark.skipif(
+    subprocess.run([*in_mounts("mount -t tmpfs none /mnt"), "true"], capture_output=True, check=False).returncode != 0,
+    reason="this system allows no mounts in user namespaces",
+)
+
+
+@needs_mounts
+def test_a_full_disk_refuses_cuda(machine: Machine):
+    """The page is made whole or not at all: a hole in it would end the process at the first write."""
+    prefix = in_mounts("mount -t tmpfs -o size=16k none /mnt")
+    variables = {"CUDA_DEVICE_MEMORY_LIMIT": "1000m", "CUDA_DEVICE_MEMORY_SHARED_CACHE": "/mnt/cache"}
+    guest = machine.guest(prefix=prefix, **variables)
+    assert guest.refused("start()") == NOT_PERMITTED
+    assert guest("os.listdir('/mnt')") == []
+    assert "/mnt/cache can't be made (No space left on device)" in guest.stderr()
+
+
+@needs_mounts
+def test_a_read_only_disk_refuses_cuda(machine: Machine):
+    place = machine.slice(1000)
+    prefix = in_mounts(f"mount --bind {place.directory} {place.directory}\nmount -o remount,ro,bind {place.directory}")
+    guest = machine.guest(prefix=prefix, **place.environment)
+    assert guest.refused("start()") == NOT_PERMITTED
+    assert "usage can't be opened for writing (Read-only file system)" in guest.stderr()
+
+
+def test_a_page_that_is_spoiled_while_it_is_in_use(machine: Machine):
+    """The tenant's own doing: refused from then on, never a crash, and the neighbour has its own page."""
+    place = machine.slice(1000)
+    guest = place.guest()
+    guest("start(); p = alloc(300)")
+    usage = place.directory / "usage"
+    content = usage.read_bytes()
+    with usage.open("r+b") as file:
+        file.seek(layout.Usage.processes.offset)
+        file.write(b"\xff" * (len(content) - layout.Usage.processes.offset))
+    assert guest.refused("alloc(10)") == OUT_OF_MEMORY
+    assert guest("info()") == [0, 1000]
+    guest("free(p)")
+    neighbour = machine.slice(500, name="bob").guest()
+    neighbour("start(); alloc(300)")

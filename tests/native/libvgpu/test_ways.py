@@ -225,6 +225,19 @@ def test_a_pools_cache_is_given_back_before_anybody_is_refused(machine: Machine)
     assert machine.true_use(guest.pid) <= LIMIT
 
 
+@pytest.mark.parametrize("wait", ["cuCtxSynchronize", "cuStreamSynchronize"])
+def test_what_a_pool_gave_back_can_be_had_by_another_process(machine: Machine, wait: str):
+    """At the moment that its owner waits for the card: nobody else can ask the driver for it."""
+    place = machine.slice(LIMIT)
+    owner, other = place.guest(), place.guest()
+    owner("start(); p = c_uint64(); cu('cuMemAllocAsync', byref(p), c_size_t(500 * MIB), c_void_p(0))")
+    owner("cu('cuMemFreeAsync', p.value, c_void_p(0))")
+    other("start()")
+    argument = ", c_void_p(0)" if wait == "cuStreamSynchronize" else ""
+    owner(f"cu('{wait}'{argument})")
+    other("alloc(700)")
+
+
 def test_a_destroyed_pool_is_given_back(machine: Machine):
     place = machine.slice(LIMIT)
     guest = place.guest()
@@ -365,7 +378,7 @@ TAKING_FILES = {"memory.c", "array.c", "pool.c", "vmm.c", "graph.c", "context.c"
 # free, ask, or move a charge; tested by name above and elsewhere
 NOT_TAKING = re.compile(
     "Free|Destroy|Release|Unmap|Unload|Detach|Reset|Trim|cuMemMap$|Retain|Export|Import|ExecUpdate|Peer|PoolCreate"
-    "|SetLimit|cuModuleGet|cuFuncLoad|Bind"
+    "|SetLimit|cuModuleGet|cuFuncLoad|Bind|SetMemPool|GreenCtx"
 )
 
 

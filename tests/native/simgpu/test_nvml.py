@@ -167,6 +167,51 @@ nvmlEventSetFree(events)
         assert watcher.stdout.read() == "8 79 0\n"
 
 
+def test_a_lost_card_is_lost_to_every_question_and_the_others_are_not(machine: Machine) -> None:
+    machine.environment["HAMI_SIM_CARDS"] = "2"
+    code = """
+other = nvmlDeviceGetHandleByIndex(1)
+uuid = nvmlDeviceGetUUID(h)
+simulated = ctypes.CDLL("libnvidia-ml.so.1")
+events = nvmlEventSetCreate()
+nvmlDeviceRegisterEvents(h, nvmlEventTypeXidCriticalError, events)
+assert simulated.hamisim_lose_card(0, 1) == 0
+assert nvmlEventSetWait_v2(events, 20000).eventData == 79
+lost = {fails(call, argument) for call, argument in ((nvmlDeviceGetMemoryInfo, h), (nvmlDeviceGetName, h),
+        (nvmlDeviceGetUUID, h), (nvmlDeviceGetHandleByIndex, 0), (nvmlDeviceGetHandleByUUID, uuid))}
+assert nvmlDeviceGetCount() == 2 and nvmlDeviceGetMemoryInfo(other).total
+assert simulated.hamisim_lose_card(0, 0) == 0 and nvmlDeviceGetUUID(h) == uuid
+print(lost == {NVML_ERROR_GPU_IS_LOST})
+"""
+    assert ask(machine, code) == "True"
+
+
+def test_mig_devices_are_listed_as_they_were_cut(machine: Machine) -> None:
+    code = """
+assert nvmlDeviceGetMigMode(h) == [1, 1] and nvmlDeviceGetMaxMigDeviceCount(h) == 7
+found = [nvmlDeviceGetMigDeviceHandleByIndex(h, i) for i in range(2)]
+assert fails(nvmlDeviceGetMigDeviceHandleByIndex, h, 2) == NVML_ERROR_NOT_FOUND
+assert [nvmlDeviceIsMigDeviceHandle(d).value for d in (*found, h)] == [1, 1, 0]
+assert len({text(nvmlDeviceGetUUID(m)) for m in found}) == 2 and text(nvmlDeviceGetUUID(found[0])).startswith("MIG-")
+parent = nvmlDeviceGetDeviceHandleFromMigDeviceHandle(found[0])
+assert nvmlDeviceGetUUID(parent) == nvmlDeviceGetUUID(h)
+for m in found:
+    a = nvmlDeviceGetAttributes(m)
+    print(text(nvmlDeviceGetName(m)), a.gpuInstanceSliceCount, nvmlDeviceGetMemoryInfo(m).total >> 20)
+"""
+    wish = {"HAMI_SIM_PROFILE": "a100-40gb", "HAMI_SIM_MIG": "1g,3g"}
+    assert ask(machine, code, **wish).splitlines() == [
+        "NVIDIA A100-SXM4-40GB MIG 1g.5gb 1 4864",
+        "NVIDIA A100-SXM4-40GB MIG 3g.20gb 3 19456",
+    ]
+
+
+@pytest.mark.parametrize("wish", ["1g,7g", "5g", "1", "g", "1g;1g", "-1g"])
+def test_a_cut_that_no_card_has_is_refused(machine: Machine, wish: str) -> None:
+    with pytest.raises(AssertionError, match="DriverNotLoaded"):
+        ask(machine, "", HAMI_SIM_PROFILE="h200", HAMI_SIM_MIG=wish)
+
+
 def test_uninitialised_calls_say_so(machine: Machine) -> None:
     code = """
 nvmlShutdown()
