@@ -79,13 +79,14 @@ def memory_use(uuid: CardUuid) -> MemoryUse | None:
         return MemoryUse(mib_down(memory.total), mib_up(memory.used))
 
 
-def _read_card(index: int, split_count: int) -> Card | None:
-    try:
-        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        uuid = _text(pynvml.nvmlDeviceGetUUID(handle))
-        model = _text(pynvml.nvmlDeviceGetName(handle))
-    except pynvml.NVMLError:
-        return None  # nothing to call it by
+def describe_card(handle: object, *, index: int, split_count: int = DEFAULT_SPLIT_COUNT) -> Card:
+    """The card of an NVML handle; not healthy if it can't say how much memory it has.
+
+    Raises:
+        pynvml.NVMLError: it can't even say who it is.
+    """
+    uuid = _text(pynvml.nvmlDeviceGetUUID(handle))
+    model = _text(pynvml.nvmlDeviceGetName(handle))
     try:
         vram, healthy = pynvml.nvmlDeviceGetMemoryInfo(handle).total, True
     except pynvml.NVMLError:
@@ -93,6 +94,13 @@ def _read_card(index: int, split_count: int) -> Card | None:
     return Card(
         uuid=CardUuid(uuid), index=index, model=model, vram=mib_down(vram), split_count=split_count, healthy=healthy
     )
+
+
+def _read_card(index: int, split_count: int) -> Card | None:
+    try:
+        return describe_card(pynvml.nvmlDeviceGetHandleByIndex(index), index=index, split_count=split_count)
+    except pynvml.NVMLError:
+        return None  # nothing to call it by
 
 
 def _text(value: str | bytes) -> str:

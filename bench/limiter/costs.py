@@ -42,7 +42,7 @@ COSTS: Sequence[Cost] = (
     Cost("launch_1", "cuLaunchKernel, 1 thread", 30),
     Cost("launch_4", "cuLaunchKernel, 4 threads", 30),
     Cost("launch_16", "cuLaunchKernel, 16 threads", 30),
-    Cost("init", "start: a process that calls cuInit", 5e6, "start", _MS),
+    Cost("init", "start: a process that calls cuInit", 5e6, "start", _MS, rounds=15),
     Cost("one", "start: a process that makes a context", 5e6, "start", _MS),
     Cost("many", "start: 64 such processes at once", 5e6, "start", _MS, seconds=60, rounds=2),
 )

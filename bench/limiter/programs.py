@@ -47,7 +47,7 @@ def build_programs(folder: Path, *, include: Path, sim: Path | None) -> Programs
         BuildError: no compiler, no driver, or a program of ours doesn't compile.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    driver = sim / "libcuda.so.1" if sim else _find_driver()
+    driver = sim / "libcuda.so.1" if sim else find_driver()
     link: list[Path | str] = [driver, "-Wl,--allow-shlib-undefined", *([f"-Wl,-rpath,{sim}"] if sim else []), "-ldl"]
     ways, cost = HERE / "ways", HERE / "cost"
     programs = Programs(folder)
@@ -58,7 +58,7 @@ def build_programs(folder: Path, *, include: Path, sim: Path | None) -> Programs
     _compile(folder / "cost", include, [cost / "cost.c", cost / "raw_symbol.c"], link)
     _compile(folder / "start", include, [cost / "start.c"], link)
     _compile_if_possible(programs, "static", include, [ways / "static.c", ways / "plugin.c"], ["-static", "-ldl"])
-    runtime = _find_runtime(include)
+    runtime = find_runtime(include)
     if sim:
         programs.missing["cudart"] = "NVIDIA's runtime runs on NVIDIA's driver only"
     elif runtime is None:
@@ -88,7 +88,12 @@ def _compile_if_possible(
         programs.missing[name] = str(error).splitlines()[-1]
 
 
-def _find_driver() -> Path:
+def find_driver() -> Path:
+    """The file of this machine's libcuda.
+
+    Raises:
+        BuildError: there is none.
+    """
     # in a process of its own: loading the driver leaves threads and files behind
     done = subprocess.run([sys.executable, "-c", _FIND_DRIVER], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -96,7 +101,8 @@ def _find_driver() -> Path:
     return Path(done.stdout.strip())
 
 
-def _find_runtime(include: Path) -> Path | None:
+def find_runtime(include: Path) -> Path | None:
+    """NVIDIA's static runtime, near the headers or the toolkit."""
     root = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
     folders = [include.parent / "lib", include.parent / "lib64", *include.parents[0:3]]
     folders += [root / "lib64", *sorted(root.glob("targets/*/lib"))]

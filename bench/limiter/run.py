@@ -39,7 +39,7 @@ from .report import Results, render
 from .talk import Budget, Talker
 from .ways import CONTEXT, WAYS, Ground, Try, Verdict, judge, try_way
 
-TMPFS = "/dev/shm"  # noqa: S108  slices lie there; programs don't: it may be mounted noexec
+SCRATCH_ROOT = "/dev/shm"  # noqa: S108  slices lie there; programs don't: it may be mounted noexec
 PARTS = ("ways", "cost", "train")
 _FIND_HEADERS = HERE.parents[1] / "native" / "tools" / "find_headers.py"
 _SIM_VARIABLES = ("HAMI_SIM_DIR", "HAMI_SIM_PROFILE", "HAMI_SIM_CARDS")
@@ -53,13 +53,13 @@ class Bench:
     def __init__(self, options: argparse.Namespace, *, scratch: Path, programs: Path, log: IO[bytes]) -> None:
         self._options = options
         self._log = log
-        sim = _sim_folder(options)
+        sim = sim_folder(options)
         base = plain_environment()
         if sim:
             base |= {"LD_LIBRARY_PATH": str(sim), "HAMI_SIM_DIR": str(scratch / "sim")}
             base.setdefault("HAMI_SIM_PROFILE", "t4")
             os.environ.update({name: base[name] for name in _SIM_VARIABLES if name in base})
-        self._columns = [make_column(given, ours=_our_limiter(options)) for given in options.limiter]
+        self._columns = [make_column(given, ours=our_limiter(options)) for given in options.limiter]
         self._outside = Outside(sim=sim)
         card = self._outside.card
         base["BENCH_CARD"] = card.uuid
@@ -179,9 +179,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The program; its exit code."""
     options = _parser().parse_args(arguments)
     options.limiter = options.limiter or [RAW, OURS]
-    options.cuda_include = options.cuda_include or _find_headers()
+    options.cuda_include = options.cuda_include or find_headers()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with _folder(TMPFS) as scratch, _folder(None) as programs, (scratch / "raw.log").open("wb") as log:
+    with _folder(SCRATCH_ROOT) as scratch, _folder(None) as programs, (scratch / "raw.log").open("wb") as log:
         try:
             bench = Bench(options, scratch=scratch, programs=programs, log=log)
         except (BuildError, CardError, ValueError, OSError, native.NativeMissingError) as error:
@@ -227,19 +227,22 @@ def _write(results: Results, output: Path, log: Path) -> None:
     print(f"The report is {folder / 'report.md'}", flush=True)
 
 
-def _find_headers() -> Path:
+def find_headers() -> Path:
+    """The folder of cuda.h: the installed wheel's or toolkit's."""
     done = subprocess.run([sys.executable, _FIND_HEADERS], capture_output=True, text=True, check=False)
     # a folder without cuda.h: the compiler will say so
     return Path(done.stdout.strip() or "/usr/local/cuda/include")
 
 
-def _our_limiter(options: argparse.Namespace) -> Path | None:
+def our_limiter(options: argparse.Namespace) -> Path | None:
+    """Our library, if it is asked for: the one that is named, or the installed one."""
     if OURS not in options.limiter:
         return None
     return options.ours or native.limiter_path()
 
 
-def _sim_folder(options: argparse.Namespace) -> Path | None:
+def sim_folder(options: argparse.Namespace) -> Path | None:
+    """The simulated driver's folder, if that is asked for."""
     if not options.simulated:
         return None
     return (options.sim or native.sim_folder()).resolve()

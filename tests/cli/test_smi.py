@@ -15,7 +15,7 @@ from hami_hub.core.cards import CardUuid
 from hami_hub.core.slices import CardShare, Placement
 from hami_hub.core.units import Mib, Percent
 from hami_hub.native import NativeMissingError, limiter_path, sim_environment
-from hami_hub.slicepage import create_slice
+from hami_hub.slicepage import create_slice, resize_card
 
 _HOLD = """
 from cuda.bindings import driver
@@ -137,6 +137,17 @@ def test_processes_and_refusals_of_the_slice(card: dict[str, str], in_slice: dic
         own.wait(30)
         assert smi(in_slice, "--query-gpu=memory.used", "--format=csv,noheader,nounits") == "0\n"
         neighbour.kill()
+
+
+def test_a_slice_that_was_made_smaller_shows_what_it_holds(card: dict[str, str], in_slice: dict[str, str]) -> None:
+    with holding(in_slice, 512) as own:
+        used = int(smi(in_slice, "--query-gpu=memory.used", "--format=csv,noheader,nounits"))
+        for limit in (6000, 300):
+            resize_card(Path(in_slice["HAMI_SLICE_DIR"]), uuid=uuid_of(card), vram=Mib(limit))
+            fields = smi(in_slice, "--query-gpu=memory.used,memory.total,memory.free", "--format=csv,noheader,nounits")
+            assert fields == f"{used}, {limit}, {max(0, limit - used)}\n"
+        assert f"{used}MiB /    300MiB |" in smi(in_slice)
+        own.kill()
 
 
 def test_a_slice_without_cards(card: dict[str, str], memory: Path) -> None:

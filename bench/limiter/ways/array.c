@@ -2,6 +2,7 @@
 #include "way.h"
 
 #define ARRAY (256 * MIB)
+#define MANY  4000
 
 static void array_2d(void)
 {
@@ -10,6 +11,17 @@ static void array_2d(void)
     CUarray array;
     while (wanting() && granted("cuArrayCreate", cuArrayCreate(&array, &shape), ARRAY))
         ;
+}
+
+// Of 16 KiB each: how many share a block of the card is the driver's business.
+static void small_arrays(void)
+{
+    open_card();
+    CUDA_ARRAY_DESCRIPTOR shape = {.Width = 64, .Height = 64, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+    CUarray array;
+    for (int i = 0; i < MANY; i++)
+        if (!granted("cuArrayCreate", cuArrayCreate(&array, &shape), 16 << 10))
+            return;
 }
 
 static void array_3d(void)
@@ -32,8 +44,5 @@ static void mipmap(void)
 }
 
 const struct way array_ways[] = {
-    {"array_2d", array_2d},
-    {"array_3d", array_3d},
-    {"mipmap", mipmap},
-    {0},
+    {"array_2d", array_2d}, {"small_arrays", small_arrays}, {"array_3d", array_3d}, {"mipmap", mipmap}, {0},
 };

@@ -1,11 +1,13 @@
 // Processes that die or fork: their share comes back, and nobody else's is lost.
 #include "way.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #define STORM_ROUNDS   3
@@ -117,6 +119,40 @@ static void fork_before(void)
     await_children();
 }
 
+// In a PID namespace of its own, with a /proc that shows nobody else: for the others its PID means nothing.
+static void fill_in_a_namespace(int index)
+{
+    (void)index;
+    if (unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS) != 0) {
+        note("this system allows no user namespaces");
+        return;
+    }
+    pid_t child = fork();
+    if (child < 0)
+        broken("fork");
+    if (child > 0) {
+        // this one stays outside, and stays until the child has what it gets
+        while (!atomic_load(&signals->go))
+            usleep(1000);
+        return;
+    }
+    if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 || mount("proc", "/proc", "proc", 0, NULL) != 0)
+        note("/proc can't be mounted");
+    open_card();
+    fill(goal / 2);
+    atomic_store(&signals->go, true);
+    pause();
+}
+
+static void pid_namespace(void)
+{
+    signals = share_with_children(sizeof *signals);
+    start_child(fill_in_a_namespace, 0);
+    await_children();
+    open_card();
+    fill(goal);
+}
+
 // Its stdin and stdout are pipes of ours: `from` gives its lines, and it holds as long as nothing is written to it.
 static void start_image(const char *way, int *from)
 {
@@ -154,6 +190,11 @@ static void fork_and_exec(void)
 }
 
 const struct way kill_ways[] = {
-    {"kill_a_holder", kill_a_holder}, {"kill_one_of_three", kill_one_of_three}, {"kill_storm", kill_storm},
-    {"fork_before", fork_before},     {"fork_and_exec", fork_and_exec},         {0},
+    {"kill_a_holder", kill_a_holder},
+    {"kill_one_of_three", kill_one_of_three},
+    {"kill_storm", kill_storm},
+    {"fork_before", fork_before},
+    {"fork_and_exec", fork_and_exec},
+    {"pid_namespace", pid_namespace},
+    {0},
 };

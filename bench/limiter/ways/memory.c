@@ -29,6 +29,13 @@ static void small_blocks(void)
     fill_by("cuMemAlloc", cuMemAlloc, goal, MIB / 2);
 }
 
+// Of these two share one.
+static void blocks_of_700k(void)
+{
+    open_card();
+    fill_by("cuMemAlloc", cuMemAlloc, goal, 700 << 10);
+}
+
 // Each takes 2 MiB.
 static void blocks_of_1m_and_a_byte(void)
 {
@@ -87,6 +94,7 @@ const struct way memory_ways[] = {
     {"blocks_of_64m", blocks_of_64m},
     {"blocks_of_2m", blocks_of_2m},
     {"small_blocks", small_blocks},
+    {"blocks_of_700k", blocks_of_700k},
     {"blocks_of_1m_and_a_byte", blocks_of_1m_and_a_byte},
     {"blocks_of_2m_and_a_byte", blocks_of_2m_and_a_byte},
     {"pitch", pitch},

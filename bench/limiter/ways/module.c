@@ -55,6 +55,26 @@ static void library_launch(void)
         ;
 }
 
+static CUresult create_context(CUcontext *context)
+{
+#if CUDA_VERSION >= 13000
+    return cuCtxCreate(context, NULL, 0, 0);
+#else
+    return cuCtxCreate(context, 0, 0);
+#endif
+}
+
+// One library in many contexts: it comes into each with all its data.
+static void library_contexts(void)
+{
+    open_card();
+    CUkernel kernel = load_kernel();
+    CUcontext context;
+    while (wanting() && granted("cuLaunchKernel", launch(kernel), STATIC) &&
+           granted("cuCtxCreate", create_context(&context), context_bytes))
+        ;
+}
+
 static void library_variable(void)
 {
     open_card();
@@ -66,9 +86,6 @@ static void library_variable(void)
 }
 
 const struct way module_ways[] = {
-    {"module_data", module_data},
-    {"library_function", library_function},
-    {"library_launch", library_launch},
-    {"library_variable", library_variable},
-    {0},
+    {"module_data", module_data},           {"library_function", library_function}, {"library_launch", library_launch},
+    {"library_contexts", library_contexts}, {"library_variable", library_variable}, {0},
 };

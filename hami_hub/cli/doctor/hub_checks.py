@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...core.profiles import ProfileError, default_profiles, parse_profiles
+from ...mounts import file_system
 from ...spawner.gpu_slices import GpuSlicesMixin
-from ...spawner.slice_root import default_slice_root, file_system
+from ...spawner.slice_root import default_slice_root
 from .findings import Finding, good, left_out, wrong
 from .hub_config import ConfigError, HubConfig, read_hub_config, spawner_class
 from .machine import Machine

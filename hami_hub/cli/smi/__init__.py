@@ -6,6 +6,8 @@ For machines and containers where nvidia-smi isn't: on a simulated card, and bes
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from ...cards import NoCardsError
@@ -26,6 +28,13 @@ from .view import Snapshot
 @click.option("--query-compute-apps", metavar="FIELDS", help="Fields of the processes: pid,process_name,used_memory")
 @click.option("--format", "layout", metavar="FORMAT", default="csv", help="csv, csv,noheader or csv,noheader,nounits.")
 @click.option("--refusals", is_flag=True, help="Inside a slice: the allocations that were refused last, and why.")
+@click.option("--escapes", is_flag=True, help="For admins: processes that hold more than their slice answers for.")
+@click.option(
+    "--slices",
+    metavar="FOLDER",
+    type=click.Path(path_type=Path),
+    help="The hub's folder of slices, if c.GpuSlices.slice_root isn't its default.",
+)
 def command(
     *,
     as_list: bool,
@@ -34,11 +43,17 @@ def command(
     query_compute_apps: str | None,
     layout: str,
     refusals: bool,
+    escapes: bool,
+    slices: Path | None,
 ) -> None:
     """The cards, or the slice that this runs in, in nvidia-smi's layout."""
     try:
         if refusals:
             text = _refusals()
+        elif escapes:
+            from .escapes import render_escapes  # the hub's side, which nobody else needs
+
+            text = render_escapes(slices)
         else:
             snapshot = _snapshot(gpu)
             if query_gpu is not None:

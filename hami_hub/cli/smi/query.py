@@ -41,6 +41,10 @@ def _watts(value: float | None) -> str | None:
     return None if value is None else f"{value:.2f}"
 
 
+def _seconds(value: float | None) -> str | None:
+    return None if value is None else f"{value:.3f}"
+
+
 def _switch(value: bool | None) -> str | None:
     return None if value is None else "Enabled" if value else "Disabled"
 
@@ -73,6 +77,12 @@ GPU_FIELDS: Mapping[str, Field[GpuView]] = {
     "clocks.current.sm": Field(lambda _, gpu: gpu.clock_sm, "MHz"),
     "clocks.current.memory": Field(lambda _, gpu: gpu.clock_memory, "MHz"),
     "ecc.errors.uncorrected.volatile.total": Field(lambda _, gpu: gpu.ecc_errors),
+    # ours: nvidia-smi knows no slices
+    "slice.cores": Field(lambda _, gpu: gpu.cores, "%"),
+    "slice.card_time": Field(lambda _, gpu: _seconds(gpu.card_seconds), "s"),
+    "slice.borrowed_time": Field(lambda _, gpu: _seconds(gpu.borrowed_seconds), "s"),
+    "slice.lent_time": Field(lambda _, gpu: _seconds(gpu.lent_seconds), "s"),
+    "slice.throttled_time": Field(lambda _, gpu: _seconds(gpu.throttled_seconds), "s"),
 }
 
 PROCESS_FIELDS: Mapping[str, Field[ProcessView]] = {

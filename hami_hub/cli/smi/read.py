@@ -73,7 +73,17 @@ def _of_slice(view: SliceView, gpus: Iterable[GpuView]) -> tuple[tuple[GpuView, 
 
 def _slice_gpu(index: int, card: CardView, gpu: GpuView | None) -> GpuView:
     gpu = gpu or GpuView(index=index, uuid=card.uuid, name="N/A")
-    return replace(gpu, index=index, memory_total=card.limit, memory_used=card.used, memory_reserved=Mib(0))
+    gpu = replace(gpu, index=index, memory_total=card.limit, memory_used=card.used, memory_reserved=Mib(0))
+    if not card.cores:
+        return gpu
+    return replace(
+        gpu,
+        cores=card.cores,
+        card_seconds=card.used_seconds,
+        borrowed_seconds=card.borrowed_seconds,
+        lent_seconds=card.lent_seconds,
+        throttled_seconds=card.throttled_seconds,
+    )
 
 
 def _handles() -> Iterator[Any]:

@@ -22,6 +22,10 @@ class GpuView:
         fan, gpu_load, memory_load: percent.
         clock_sm, clock_memory: MHz.
         ecc_errors: uncorrected ones since the driver was loaded.
+        cores: percent of the card's time that the slice has a right to.
+        card_seconds: of the card's time that the slice has used; of them `borrowed_seconds` beyond its share.
+        lent_seconds: of the slice's share that neighbours used.
+        throttled_seconds: that the slice's launches waited.
     """
 
     index: int
@@ -47,6 +51,11 @@ class GpuView:
     clock_memory: int | None = None
     capability: str | None = None
     serial: str | None = None
+    cores: int | None = None
+    card_seconds: float | None = None
+    borrowed_seconds: float | None = None
+    lent_seconds: float | None = None
+    throttled_seconds: float | None = None
 
     @property
     def memory_free(self) -> Mib | None:
