@@ -49,6 +49,7 @@ class Scheduler(Base, frozen=True):
         core_policy: GPU_CORE_UTILIZATION_POLICY of containers that don't set it.
         node_selector: label that a node's cards count with; "": any node with a register annotation.
         reservation_seconds: how long a reserved slice waits for its binding.
+        hub_namespaces: where hubs run; each gets the ConfigMap that says where the inventory is.
     """
 
     name: str = "hami-scheduler"
@@ -60,14 +61,22 @@ class Scheduler(Base, frozen=True):
     gpu_policy: Literal["fgd", "binpack", "spread"] = "fgd"
     core_policy: Literal["default", "force", "disable"] = "default"
     node_selector: str = ""
-    reservation_seconds: Annotated[int, msgspec.Meta(ge=1)] = 60
+    reservation_seconds: Annotated[int, msgspec.Meta(ge=10)] = 60
+    hub_namespaces: tuple[str, ...] = ()
 
 
 class SimulatedCards(Base, frozen=True):
-    """Cards for nodes that have none, to try the chart with.  `count` 0: the node's own cards."""
+    """Cards for nodes that have none, to try the chart with.
+
+    Attributes:
+        count: how many; 0: the node's own cards.
+        profile: the model: T4, A10, A100-40GB or H200.
+        mig: how each is cut by MIG, "1g,1g,3g"; "": not at all.
+    """
 
     count: Count = 0
     profile: str = "T4"
+    mig: str = ""
 
 
 class DevicePlugin(Base, frozen=True):
@@ -79,6 +88,9 @@ class DevicePlugin(Base, frozen=True):
         mig_strategy: none: cards in MIG mode are not offered; mixed: each MIG device under its own name.
         disable_core_limit: no slice is held to its cores.
         node_label: only nodes with it run the plugin; here for messages.
+        ignored_xids: NVIDIA's numbers of errors that a program makes, not its card.
+        quarantine_seconds: how long a card takes no new slice after an error, at least; doubled by each that follows.
+        unaccounted_memory: MiB of a card that no slice holds and that are told as an event on the node; 0: never.
         simulated_cards: see there.
     """
 
@@ -87,6 +99,9 @@ class DevicePlugin(Base, frozen=True):
     mig_strategy: Literal["none", "mixed"] = "none"
     disable_core_limit: bool = False
     node_label: str = f"{NODE_LABEL}={NODE_LABEL_VALUE}"
+    ignored_xids: tuple[Count, ...] = (13, 31, 43, 45, 68, 109)
+    quarantine_seconds: Annotated[int, msgspec.Meta(ge=1)] = 60
+    unaccounted_memory: Count = 512
     simulated_cards: SimulatedCards = SimulatedCards()
 
 

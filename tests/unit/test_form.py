@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jinja2 import Environment
 
 from hami_hub.core.cards import Card, CardState, CardUuid
-from hami_hub.core.offers import offers
+from hami_hub.core.offers import offers, offers_on_nodes, unknown_offers
 from hami_hub.core.profiles import ChoiceError, choose, default_profiles, parse_profiles
 from hami_hub.core.units import Mib, Percent
 from hami_hub.spawner.form import FormContext, parse_form, render_form
@@ -19,6 +19,7 @@ from hami_hub.spawner.form.cardlines import card_lines
 from hami_hub.spawner.form.view import form_view
 
 NO_GPU = "The driver doesn't answer. Run `hami-hub doctor`."
+UNKNOWN = "What is free on the GPUs is not known now: the GPU scheduler doesn't answer."
 CLOSED = [
     {"name": "cpu", "title": "CPU only", "gpu": False},
     {"name": "small", "vram": "1 GiB"},
@@ -35,6 +36,18 @@ def state(taken=0, *, cores=0, slices=0, index=0, vram=15360, model="Tesla T4", 
 def context(*states, profiles=None, groups=(), chosen=None, problem=""):
     profiles = default_profiles() if profiles is None else parse_profiles(profiles)
     return FormContext(states, offers(profiles, states, groups), chosen or {}, problem)
+
+
+def of_cluster(nodes, profiles=None, chosen=None):
+    """What is shown of several machines, by name."""
+    profiles = default_profiles() if profiles is None else parse_profiles(profiles)
+    cards = tuple(chain(*nodes.values()))
+    return FormContext(cards, offers_on_nodes(profiles, nodes), chosen or {}, nodes=tuple(nodes.values()))
+
+
+def of_nobody_knows(profiles=None, chosen=None):
+    profiles = default_profiles() if profiles is None else parse_profiles(profiles)
+    return FormContext((), unknown_offers(profiles), chosen or {}, UNKNOWN)
 
 
 class Page(HTMLParser):
@@ -293,6 +306,41 @@ def test_what_was_wrong_the_last_time_stands_beside_its_field(chosen, vram_error
     assert bool(cores_error) == bool(cores.error)
     invalid = Page(render_form(ctx)).all("input", **{"aria-invalid": "true"})
     assert len(invalid) == bool(vram_error) + bool(cores_error)
+
+
+TWO = [{"name": "two", "title": "Two cards", "cards": 2, "vram": "1 GiB", "min_vram": "1 GiB"}]
+
+
+def test_several_cards_have_to_be_on_one_machine():
+    nodes = {"a": (state(12288), state(3072, index=1)), "b": (state(1024, index=2),)}
+    assert badges(of_cluster(nodes, TWO)) == {"two": "Starts now"}
+    vram, _ = amounts(of_cluster(nodes, TWO), "two")
+    assert vram.hint == "1 GiB to 15 GiB; 3 GiB or less fits now."
+    apart = {"a": (state(),), "b": (state(index=1),)}
+    assert badges(of_cluster(apart, TWO)) == {"two": "Waits"}
+
+
+def test_an_amount_that_one_machine_of_several_could_hold_is_no_error():
+    nodes = {"a": (state(),), "b": (state(vram=24576, model="A10", index=1, taken=24576),)}
+    chosen = {"profile": "gpu-other", "vram": "20 GiB"}
+    vram, _ = amounts(of_cluster(nodes, chosen=chosen))
+    assert not vram.error
+    vram, _ = amounts(of_cluster(nodes, chosen={**chosen, "vram": "40 GiB"}))
+    assert "40 GiB can never fit here" in vram.error
+    assert "24 GiB" in vram.error
+
+
+def test_where_nobody_knows_what_is_free_everything_can_be_picked_and_it_is_said_why():
+    shown = Page(render_form(of_nobody_knows(chosen={"profile": "gpu-4g"})))
+    assert UNKNOWN in shown.text
+    assert shown.disabled == set()
+    assert shown.checked == ["gpu-4g"]
+    assert badges(of_nobody_knows())["gpu-4g"] == "May wait"
+    assert badges(of_nobody_knows())["cpu"] == "Starts now"
+    vram, cores = amounts(of_nobody_knows(chosen={"profile": "gpu-other", "vram": "x"}))
+    assert vram.hint == "256 MiB or more."
+    assert '"x" is not an amount of VRAM' in vram.error
+    assert "free now" not in cores.hint
 
 
 def test_a_profile_with_a_fixed_amount_has_no_fields():
