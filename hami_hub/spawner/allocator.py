@@ -135,7 +135,14 @@ class Allocator:
         self._ledger.restore(holder, placement)
         placed = PlacedSlice(holder, self.root.new_directory(holder), placement)
         try:
-            create_slice(placed.directory, name=holder, placement=placement, tenant=tenant)
+            create_slice(
+                placed.directory,
+                name=holder,
+                placement=placement,
+                tenant=tenant,
+                ring=self.root.ring,
+                mounted=self.root.mounted,
+            )
         except (OSError, PageError) as error:
             self._forget(holder)
             text = unwritable(self.root.path, error) if isinstance(error, OSError) else str(error)
@@ -271,7 +278,7 @@ class Allocator:
             await end_leftovers(directory, self._log)
         except Exception:
             self._log.exception("Ending what is left of the slice %s failed.", directory.name)
-        remove_slice(directory)
+        remove_slice(directory, ring=self.root.ring)
         self._ending.pop(directory, None)
         self._forget(_ending_id(directory))
 

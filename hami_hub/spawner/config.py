@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from traitlets import Dict, Float, Integer, List, TraitError, Unicode, default, validate
+from traitlets import Dict, Enum, Float, Integer, List, TraitError, Unicode, default, validate
 from traitlets.config import SingletonConfigurable
 
 from ..cards import read_cards
@@ -16,6 +16,7 @@ from ..core.profiles import Profile, ProfileError, default_profiles, parse_profi
 from ..native import LIMITER, NativeMissingError, limiter_path
 from .allocator import Allocator
 from .errors import log_without_tracebacks
+from .escapes import EscapeGuard
 from .slice_root import SliceRoot, SliceRootError, default_slice_root
 
 
@@ -59,7 +60,7 @@ class GpuSlices(SingletonConfigurable):
     slice_root = Unicode(
         help="""
         Folder of the slice directories, which the limiter maps into the processes of a slice. It must be on a tmpfs
-        and belong to this hub alone.
+        and belong to this hub alone. Of no use on Kubernetes, where the nodes keep them.
 
         Example::
 
@@ -74,7 +75,7 @@ class GpuSlices(SingletonConfigurable):
         DEFAULT_SPLIT_COUNT,
         min=1,
         help="""
-        How many slices may share one card.
+        How many slices may share one card. On Kubernetes the chart's value `devicePlugin.deviceSplitCount` says so.
 
         Example::
 
@@ -89,7 +90,8 @@ class GpuSlices(SingletonConfigurable):
         600,
         min=0,
         help="""
-        How long a server waits for room on the cards, in seconds, before the person is told that it took too long.
+        How long a server waits for room on the cards (on Kubernetes: for a node), in seconds, before the person is
+        told that it took too long.
         It comes on top of the spawner's `start_timeout`, which is the time for the start itself. Those who wait count
         towards `JupyterHub.concurrent_spawn_limit`. 0: nobody waits.
 
@@ -100,6 +102,26 @@ class GpuSlices(SingletonConfigurable):
         Default: 600, as long as somebody may be thought to look at the page.
         """,
     ).tag(config=True)
+
+    escapes = Enum(
+        ("report", "end", "ignore"),
+        "report",
+        help="""
+        What to do about processes that got around the limiter: a program without a dynamic linker, or one that talks
+        to the driver's devices by itself. Every few seconds what NVML says of a slice's processes is compared with what
+        the slice accounts for; more than that at three looks in a row is an escape. "report": a warning in the hub's
+        log. "end": the processes are killed too, as far as the hub may. "ignore": nobody looks. On Kubernetes the
+        node's agent does this.
+
+        Example::
+
+            c.GpuSlices.escapes = "end"
+
+        Default: "report", since only an admin knows what else runs on the cards.
+        """,
+    ).tag(config=True)
+
+    _guard: asyncio.Task[None] | None = None
 
     # Set by spawners that mount slices for their servers: then nobody else needs to reach the folder.
     mounted = False
@@ -135,6 +157,9 @@ class GpuSlices(SingletonConfigurable):
         root = SliceRoot(Path(self.slice_root), mode=0o700 if self.mounted else 0o711)
         allocator = Allocator(root, self._read_cards, self.log)
         asyncio.get_running_loop().call_soon(self._clear_strays, allocator)
+        if self.escapes != "ignore":
+            guard = EscapeGuard(root.directories, end=self.escapes == "end", log=self.log)
+            self._guard = asyncio.ensure_future(guard.run())
         return allocator
 
     def limiter(self) -> Path:

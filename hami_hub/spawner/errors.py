@@ -47,6 +47,12 @@ class Reason(str, Enum):
     COMMAND = "hami-command"  # the server's program can't be run
     SERVER_ENDED = "hami-server-ended"
     SERVER_SILENT = "hami-server-silent"
+    # on Kubernetes
+    REFUSED = "hami-refused"  # by what judges pods at their creation
+    CLUSTER_QUOTA = "hami-cluster-quota"
+    IMAGE = "hami-image"
+    POD_FAILED = "hami-pod-failed"
+    CLUSTER = "hami-cluster"  # it doesn't answer
 
 
 _STATUS = {
@@ -55,6 +61,8 @@ _STATUS = {
     Reason.BAD_OPTION: 400,
     Reason.BAD_AMOUNT: 400,
     Reason.NEVER_FITS: 409,
+    Reason.REFUSED: 403,
+    Reason.CLUSTER_QUOTA: 409,
 }
 
 

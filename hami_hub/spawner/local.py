@@ -18,7 +18,7 @@ from jupyterhub.spawner import LocalProcessSpawner, SimpleLocalProcessSpawner
 from . import processes
 from .accounts import account, can_read, can_write
 from .errors import GpuSpawnError, Reason, unwritable_home
-from .gpu_slices import GpuSlicesMixin
+from .machine import MachineSlicesMixin
 from .processes import ProcessMark
 
 
@@ -42,7 +42,7 @@ class _ExplainingProcess(LocalProcessSpawner):  # type: ignore[misc]
         )
 
 
-class _OwnProcess(GpuSlicesMixin, _ExplainingProcess):
+class _OwnProcess(MachineSlicesMixin, _ExplainingProcess):
     """What both local spawners share."""
 
     async def find_server(self) -> ProcessMark | None:

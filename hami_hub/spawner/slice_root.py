@@ -13,9 +13,10 @@ import secrets
 from pathlib import Path
 
 from ..core.slices import SliceId
+from ..mounts import IN_MEMORY, file_system
+from ..slicepage import in_ring, leave_ring
 
 _LOCK = ".lock"
-_TMPFS = {"tmpfs", "ramfs"}
 _PREFERRED = Path("/run/hami/slices")
 _LONGEST_NAME = 40
 
@@ -28,24 +29,7 @@ def default_slice_root() -> Path:
     """Where slices are kept if an admin says nothing: the machine's own place as root, else one's own in /dev/shm."""
     if os.geteuid() != 0:
         return Path(f"/dev/shm/hami-{os.geteuid()}/slices")  # noqa: S108
-    return _PREFERRED if file_system(_PREFERRED) in _TMPFS else Path("/dev/shm/hami/slices")  # noqa: S108
-
-
-def file_system(path: Path) -> str:
-    """The type of the file system that `path` is on, or would be; "" if it can't be told."""
-    resolved = path.resolve()
-    best, kind = -1, ""
-    try:
-        lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    except OSError:
-        return ""
-    for line in lines:
-        before, _, after = line.partition(" - ")
-        mount = Path(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), before.split()[4]))
-        # Of two mounts on one place the later hides the earlier.
-        if resolved.is_relative_to(mount) and len(mount.parts) >= best:
-            best, kind = len(mount.parts), after.split()[0]
-    return kind
+    return _PREFERRED if file_system(_PREFERRED) in IN_MEMORY else Path("/dev/shm/hami/slices")  # noqa: S108
 
 
 class SliceRoot:
@@ -61,6 +45,16 @@ class SliceRoot:
         self._mode = mode
         self._lock: int | None = None
 
+    @property
+    def ring(self) -> Path:
+        """Where the slices on a card find each other."""
+        return self.path / ".cards"
+
+    @property
+    def mounted(self) -> bool:
+        """Whether tenants reach their slices by mounts only."""
+        return self._mode == 0o700
+
     def open(self) -> None:
         """Make the folder and take it for this hub; called again it does nothing.
 
@@ -69,7 +63,7 @@ class SliceRoot:
         """
         if self._lock is not None:
             return
-        if file_system(self.path) not in _TMPFS:
+        if file_system(self.path) not in IN_MEMORY:
             raise SliceRootError(
                 f"The slices' folder {self.path} is not on a tmpfs, which the limiter needs. "
                 "Set c.GpuSlices.slice_root to a folder under /dev/shm or /run."
@@ -78,6 +72,8 @@ class SliceRoot:
             self._make()
             self.path.chmod(self._mode)
             self._lock = self._take()
+            for name in in_ring(self.ring) - {directory.name for directory in self.directories()}:
+                leave_ring(name, ring=self.ring)
         except OSError as error:
             raise SliceRootError(unwritable(self.path, error)) from None
 

@@ -24,14 +24,14 @@ except ImportError:
         "GpuSystemdSpawner needs jupyterhub-systemdspawner. Install it with `pip install jupyterhub-systemdspawner`."
     ) from None
 
-from ..slicepage.layout import USAGE_FILE
+from ..slicepage.layout import CARDS_FOLDER, TURNS_FILE, USAGE_FILE
 from ..slicepage.reader import MOUNTED_SLICE
 from . import processes
 from .accounts import account, can_write
 from .allocator import PlacedSlice
 from .config import GpuSlices
 from .errors import GpuSpawnError, Reason, unwritable_home
-from .gpu_slices import GpuSlicesMixin
+from .machine import MachineSlicesMixin
 from .processes import ProcessMark
 
 PRELOAD_LIST = Path("/etc/ld.so.preload")
@@ -96,7 +96,7 @@ class _WatchedUnit(SystemdSpawner):  # type: ignore[misc]
         return super()._expand_user_vars(string)
 
 
-class GpuSystemdSpawner(GpuSlicesMixin, _WatchedUnit):
+class GpuSystemdSpawner(MachineSlicesMixin, _WatchedUnit):
     """Starts each server as a systemd unit, on a slice of a card that it can't get out of.
 
     What `SystemdSpawner` has holds here too; what people can pick from is `c.GpuSlices`.  Units may not make user
@@ -160,8 +160,10 @@ class GpuSystemdSpawner(GpuSlicesMixin, _WatchedUnit):
         write_preload_list(directory / _PRELOAD_FILE)
         if self.dynamic_users:
             # The folder above is closed to everybody: only this unit has it mounted.
-            (directory / USAGE_FILE).chmod(0o666)
-        properties = mount_properties(directory, limiter)
+            for page in (USAGE_FILE, TURNS_FILE):
+                if (directory / page).exists():
+                    (directory / page).chmod(0o666)
+        properties = mount_properties(directory, limiter, self.slices.allocator.root.ring)
         for key, value in _NO_WAY_OUT.items():
             if key not in self.unit_extra_properties:
                 properties[key] = value
@@ -203,18 +205,27 @@ class GpuSystemdSpawner(GpuSlicesMixin, _WatchedUnit):
         return super().why_ended(status)
 
 
-def mount_properties(directory: Path, limiter: Path) -> dict[str, str | list[str]]:
-    """What mounts the slice in `directory` where the limiter looks first, and the limiter into every process."""
+def mount_properties(directory: Path, limiter: Path, ring: Path) -> dict[str, str | list[str]]:
+    """What mounts the slice in `directory` where the limiter looks first, and the limiter into every process.
+
+    Args:
+        directory: of the slice.
+        limiter: the library.
+        ring: where the slices on a card find each other.
+    """
+    cards = sorted(path.name for path in (directory / CARDS_FOLDER).glob("*"))
     read_only = {
         directory: MOUNTED_SLICE,
         limiter.resolve(): _MOUNTED_LIMITER,
         directory / _PRELOAD_FILE: PRELOAD_LIST,
+        **{ring / uuid: MOUNTED_SLICE / CARDS_FOLDER / uuid for uuid in cards},
     }
+    pages = [page for page in (USAGE_FILE, TURNS_FILE) if page == USAGE_FILE or (directory / page).exists()]
     return {
         # Hides the other slices, and keeps the mount points out of the machine's /run.
         "TemporaryFileSystem": f"{MOUNTED_SLICE.parent}:ro",
         "BindReadOnlyPaths": " ".join(f"{escaped(source)}:{place}" for source, place in read_only.items()),
-        "BindPaths": f"{escaped(directory / USAGE_FILE)}:{MOUNTED_SLICE / USAGE_FILE}",
+        "BindPaths": " ".join(f"{escaped(directory / page)}:{MOUNTED_SLICE / page}" for page in pages),
     }
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import jupyterhub
 import pytest
@@ -74,3 +76,48 @@ def hub(shared_hub: Hub) -> Iterator[Hub]:
     shared_hub.until_held()
     if jupyterhub.version_info[0] >= 6:  # the older one's HTTP client logs what is cancelled
         assert b"Traceback" not in shared_hub.log.read_bytes()[before:]
+
+
+@pytest.fixture
+async def fake_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
+    """An API server and a scheduler that do what the test says; spawners made meanwhile find it."""
+    kubespawner = pytest.importorskip("kubespawner", reason="jupyterhub-kubespawner is not installed")
+    from fake_cluster import FakeCluster
+    from kubespawner import clients
+
+    from hami_hub.spawner import GpuSlices
+    from hami_hub.spawner.kube import GpuCluster
+
+    with FakeCluster(tmp_path) as cluster:
+        # read from the environment at its first import only
+        monkeypatch.setattr(
+            "kubernetes_asyncio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(cluster.kubeconfig)
+        )
+        clients.load_config.cache_clear()
+        yield cluster
+        await kubespawner.KubeSpawner._stop_all_reflectors()
+        for singleton in (GpuSlices, GpuCluster):
+            singleton.clear_instance()
+        clients.load_config.cache_clear()
+        # As the hub does when it ends: clients close themselves then.
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+
+@pytest.fixture
+async def start(fake_cluster: Any) -> AsyncIterator[Callable[..., Any]]:
+    """`start(kind, KubeSpawner={…})`: a spawner on the fake cluster."""
+    from kube_start import Start
+
+    made: list[Start] = []
+
+    def make(*args: Any, **config: Any) -> Start:
+        made.append(Start(fake_cluster, *args, **config))
+        return made[-1]
+
+    yield make
+    fake_cluster.away = False
+    for each in made:
+        await each.end()

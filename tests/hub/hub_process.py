@@ -44,6 +44,7 @@ class Hub:
         spawner: entry point or class.
         container: run the hub in there; its users are that machine's.
         simulated: whether the hub meets a simulated card.
+        environment: more of it, for the hub.
         config: more settings, by class name.
     """
 
@@ -53,6 +54,7 @@ class Hub:
         spawner: str,
         container: SystemdContainer | None = None,
         simulated: bool = True,
+        environment: dict[str, str] | None = None,
         **config: dict[str, Any],
     ) -> None:
         self.shm = Path(tempfile.mkdtemp(prefix="hami-hub-", dir="/dev/shm"))
@@ -82,6 +84,7 @@ class Hub:
         self._environment = {
             **{key: value for key, value in os.environ.items() if key not in ("LD_LIBRARY_PATH", native.ENV_SIM_DIR)},
             **(native.sim_environment(sim) if simulated else {}),
+            **(environment or {}),
         }
         self._proxy: subprocess.Popen[bytes] | None = None
         self._hub: subprocess.Popen[bytes] | None = None
@@ -181,12 +184,15 @@ class Hub:
     def until_started(self, user: str, server: str = "") -> list[str]:
         """Follow the progress to its end; all that was said."""
         said: list[str] = []
-        for event in self.progress(user, server):
-            said.append(event["message"])
-            if event.get("failed"):
-                raise Failed(event["message"].removeprefix("Spawn failed: "))
-            if event.get("ready"):
-                return said
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            for event in self.progress(user, server):
+                said.append(event["message"])
+                if event.get("failed"):
+                    raise Failed(event["message"].removeprefix("Spawn failed: "))
+                if event.get("ready"):
+                    return said
+            time.sleep(0.1)  # it failed, and the hub is only about to say so
         raise Failed("The progress ended without an end.")
 
     def progress(self, user: str, server: str = "") -> Iterator[dict[str, Any]]:

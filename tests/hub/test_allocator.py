@@ -22,11 +22,12 @@ from hami_hub.core.cards import Card, CardUuid
 from hami_hub.core.profiles import default_profiles
 from hami_hub.core.slices import Placement, SliceId, SliceRequest
 from hami_hub.core.units import Mib, Percent
+from hami_hub.mounts import file_system
 from hami_hub.slicepage import layout, read_placement, read_slice
 from hami_hub.spawner import allocator as allocator_module
 from hami_hub.spawner import leftovers, processes
 from hami_hub.spawner.allocator import Allocator, NoRoomError, PlacedSlice
-from hami_hub.spawner.slice_root import SliceRoot, SliceRootError, default_slice_root, file_system
+from hami_hub.spawner.slice_root import SliceRoot, SliceRootError, default_slice_root
 
 T4 = Card(uuid=CardUuid("GPU-00000000-0000-0000-0000-000000000001"), index=0, model="Tesla T4", vram=Mib(15360))
 WHOLE = SliceRequest()

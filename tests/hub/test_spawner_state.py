@@ -15,16 +15,18 @@ import pytest
 from jupyterhub import orm
 from jupyterhub.spawner import LocalProcessSpawner, SimpleLocalProcessSpawner, Spawner
 
-from hami_hub.core.slices import SliceRequest
+from hami_hub.core.slices import CardPolicy, SliceRequest
 from hami_hub.core.units import Mib
 from hami_hub.spawner import GpuSlices, processes
 from hami_hub.spawner.gpu_slices import GpuSlicesMixin
 from hami_hub.spawner.local import GpuLocalProcessSpawner, GpuSimpleLocalProcessSpawner
+from hami_hub.spawner.machine import MachineSlicesMixin
 
 PLACEMENT = {
     "node": "",
     "priority": 1,
     "policy": "default",
+    "oom_killer": False,
     "shares": [{"uuid": "GPU-1", "vram_mib": 4096, "cores": 25, "exclusive": False, "whole": False}],
 }
 
@@ -130,12 +132,13 @@ async def test_wrong_settings_end_no_server(running: processes.ProcessMark) -> N
     assert processes.runs(running)
 
 
-def test_nothing_of_ours_hides_what_a_spawner_has_but_what_is_meant_to() -> None:
+@pytest.mark.parametrize("mixin", [GpuSlicesMixin, MachineSlicesMixin])
+def test_nothing_of_ours_hides_what_a_spawner_has_but_what_is_meant_to(mixin: type) -> None:
     meant = {
         *("start", "stop", "poll", "progress", "get_env", "get_state", "load_state", "clear_state"),
         *("options_from_query", "__doc__", "__module__", "__annotations__"),
     }
-    ours = {name for name in vars(GpuSlicesMixin) if not name.startswith(("_trait", "_all_trait", "_static"))}
+    ours = {name for name in vars(mixin) if not name.startswith(("_trait", "_all_trait", "_static"))}
     theirs = {name for name in dir(Spawner) if name not in ("_descriptors", "_instance_inits")}
     assert ours & theirs <= meant
 
@@ -148,6 +151,6 @@ def test_the_spawners_are_what_they_say() -> None:
 
 async def test_admins_traits_reach_the_allocator(slices: GpuSlices) -> None:
     assert slices.offered[0].request is None
-    assert slices.offered[1].request == SliceRequest(vram=Mib(2048))
+    assert slices.offered[1].request == SliceRequest(vram=Mib(2048), card_policy=CardPolicy.FGD)
     assert slices.allocator is slices.allocator
     assert os.path.dirname(slices.slice_root) == str(slices.allocator.root.path.parent)

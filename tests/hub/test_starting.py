@@ -99,7 +99,8 @@ def test_a_unit_sees_no_slice_but_its_own(hub: Hub) -> None:
     hub.start("alice", QUARTER)
     hub.start("bob", QUARTER)
     listing = "import os; print(sorted(os.listdir('/run/hami')), sorted(os.listdir('/run/hami/slice')))"
-    assert hub.run("alice", listing) == "['libvgpu.so', 'slice'] ['limits', 'preload', 'server', 'usage']"
+    pages = "['cards', 'limits', 'preload', 'server', 'turns', 'usage']"
+    assert hub.run("alice", listing) == f"['libvgpu.so', 'slice'] {pages}"
     assert hub.slice_root.stat().st_mode & 0o777 == 0o700
 
 

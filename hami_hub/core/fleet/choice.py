@@ -6,7 +6,7 @@ copy of each node, card after card, the largest wish first, and the nodes are we
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +23,7 @@ _CPU_SCALE = UNIT // 1000 * 50 * 160 // 128_000
 _WORST = np.iinfo(np.int64).min
 # So many nodes are copied at once, the fullest first (spread: the emptiest); the rest only if none of these has room.
 _COPIED = 512
-# So many rows are calculated at once: what that takes stays in the processor's cache.
+# So many rows are calculated at once.
 _AT_ONCE = 1024
 
 
@@ -140,19 +140,32 @@ def _choose_card(asked: Wish, cpu: int, grid: Grid, worth: Worth, allowed: Bools
     """The best of all cards, for a pod that wants one."""
     # Where cards are named, it depends on which nodes are there.
     ranking = worth.rankings.of(asked.request, cpu, len(allowed)) if asked.cells is None else Ranking(len(allowed))
-    stale = ranking.take_stale()
-    ranking.column[stale] = -1
-    for start in range(0, stale.size, _AT_ONCE):
-        rows = stale[start : start + _AT_ONCE]
-        fits = fitting(asked, grid, rows)
-        some = fits.any(axis=1)
-        rows, fits = rows[some], fits[some]
-        ranking.fall[rows], ranking.column[rows] = _best_cards(asked, cpu, grid, worth, rows, fits)
+    for part in _parts(ranking.take_stale(), len(allowed)):
+        _rank(ranking, asked, cpu, grid, worth, part)
     allowed = allowed & (ranking.column >= 0)
     score = np.where(allowed, _score(ranking.fall, grid, worth, slice(None)), _WORST)
     best = np.flatnonzero(score == score.max())
     row = int(best[np.lexsort((names[best], worth.free[best]))[0]])
     return Pick(row, ((int(ranking.column[row]),),)) if allowed[row] else None
+
+
+def _parts(stale: Ints | None, count: int) -> Iterator[Ints | slice]:
+    """The `stale` of `count` rows, all if None, so many at once as stay in the processor's cache."""
+    for start in range(0, count if stale is None else stale.size, _AT_ONCE):
+        part = slice(start, min(count, start + _AT_ONCE))
+        yield part if stale is None else stale[part]
+
+
+def _rank(ranking: Ranking, asked: Wish, cpu: int, grid: Grid, worth: Worth, rows: Ints | slice) -> None:
+    """Bring `rows` of `ranking` up to date."""
+    fits = fitting(asked, grid, rows)
+    some = fits.any(axis=1)
+    ranking.column[rows] = -1
+    if not some.all():
+        rows = (np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows)[some]
+        fits = fits[some]
+    if len(fits):
+        ranking.fall[rows], ranking.column[rows] = _best_cards(asked, cpu, grid, worth, rows, fits)
 
 
 def _score(fall: Ints, grid: Grid, worth: Worth, rows: Ints | slice) -> Ints:
@@ -162,7 +175,7 @@ def _score(fall: Ints, grid: Grid, worth: Worth, rows: Ints | slice) -> Ints:
     return _FGD_SCALE * fall - worth.total * (worth.free[rows] + _CPU_SCALE * cpu)
 
 
-def _best_cards(asked: Wish, cpu: int, grid: Grid, worth: Worth, rows: Ints, fits: Bools) -> tuple[Ints, Ints]:
+def _best_cards(asked: Wish, cpu: int, grid: Grid, worth: Worth, rows: Ints | slice, fits: Bools) -> tuple[Ints, Ints]:
     """For each of `rows` the card with which F falls most, of those that fit: the fall, and its column."""
     kind, slices = grid.kind[rows], grid.slices[rows]
     now = Free(grid.free_vram[rows], grid.free_cores[rows], slices == 0, _cpu_left(grid, rows, cpu))

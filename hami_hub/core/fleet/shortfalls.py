@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from ..nodes import CardsShort, FleetNoRoom, NearMiss, NodeLack, NodesShort
 from ..placement import Lack
@@ -14,9 +16,12 @@ from .exact import fits_an_empty_node
 from .grid import CORDONED, ILL, Bools, Grid, Ints
 from .worth import NEVER
 
+Numbers: TypeAlias = npt.NDArray[np.int8]  # of lacks
+
 _LACKS = tuple(Lack)
 _FITS = -1
 _ABSENT = -2
+_AT_ONCE = 1024
 _FAR = np.iinfo(np.int64).max
 
 
@@ -47,7 +52,9 @@ def explain(
     no_cards = (NodesShort(NodeLack.NO_CARDS, without),) if without else ()
     never = not _any_room_when_empty(wishes, grid)
     for ask, asked in zip(asks, wishes, strict=True):
-        lacking = _lacks(asked, grid, rows, kind)
+        # In parts that stay in the processor's cache.
+        parts = [_lacks(asked, grid, rows[i : i + _AT_ONCE]) for i in range(0, rows.size, _AT_ONCE)]
+        lacking = np.concatenate(parts) if parts else np.zeros(kind.shape, np.int8)
         fits = (lacking == _FITS).sum(axis=1)
         wanted = asked.request.cards
         if not ((fits >= wanted) & (free_slots >= wanted)).any():
@@ -89,7 +96,7 @@ def _nodes_short(
 
 
 def _cards_short(
-    asked: Wish, lacking: Ints, grid: Grid, rows: Ints, near: Callable[[int, int, int, int], NearMiss]
+    asked: Wish, lacking: Numbers, grid: Grid, rows: Ints, near: Callable[[int, int, int, int], NearMiss]
 ) -> tuple[CardsShort, ...]:
     """What each card lacks, counted; the most frequent first."""
     counts = np.bincount(lacking.ravel() - _ABSENT)
@@ -124,11 +131,12 @@ def _asked_and_free(lack: Lack, asked: Wish, grid: Grid, rows: Ints) -> tuple[In
     return nothing, nothing
 
 
-def _lacks(asked: Wish, grid: Grid, rows: Ints, kind: Ints) -> Ints:
+def _lacks(asked: Wish, grid: Grid, rows: Ints) -> Numbers:
     """[candidates, columns] what each card lacks, as `placement.shortfall` judges: its number in the order of `Lack`;
     `_FITS`; `_ABSENT` where there is no card.
     """
-    need, slices = asked.vram.take(kind), grid.slices[rows]
+    kind, slices = grid.kind[rows], grid.slices[rows]
+    need = asked.vram.take(kind)
     unwanted: Bools = need == NEVER
     if asked.cells is not None:
         unwanted |= ~asked.cells[rows]
@@ -145,8 +153,8 @@ def _lacks(asked: Wish, grid: Grid, rows: Ints, kind: Ints) -> Ints:
         (Lack.VRAM, need > grid.free_vram[rows]),
         (Lack.CORES, grid.free_cores[rows] < asked.least_cores),
     )
-    lacking = np.full(kind.shape, _FITS, np.int64)
+    lacking = np.full(kind.shape, _FITS, np.int8)
     for lack, mask in reversed(judged):
-        lacking[mask] = _LACKS.index(lack)
-    lacking[kind == 0] = _ABSENT
+        np.copyto(lacking, _LACKS.index(lack), where=mask)
+    np.copyto(lacking, _ABSENT, where=kind == 0)
     return lacking

@@ -67,10 +67,10 @@ class Ranking:
         if self._stale is not None:
             self._stale.update(rows)
 
-    def take_stale(self) -> Ints:
-        """The rows to be calculated again now."""
+    def take_stale(self) -> Ints | None:
+        """The rows to be calculated again now; None: all."""
         stale, self._stale = self._stale, set()
-        return np.arange(self.fall.size) if stale is None else np.fromiter(stale, np.int64, len(stale))
+        return None if stale is None else np.fromiter(stale, np.int64, len(stale))
 
 
 class Rankings:

@@ -10,7 +10,7 @@ from ...core.messages import largest_fit, why_no_room
 from ...core.placement import NoRoom, place
 from ...core.profiles import AmountBounds, ChoiceError, Profile, choose
 from ...core.slices import SliceRequest
-from ...core.units import MIB_PER_GIB, Mib, format_vram
+from ...core.units import MIB_PER_GIB, Mib, Percent, format_vram
 from .fields import amount_field
 
 
@@ -34,53 +34,72 @@ class AmountField:
     numeric: bool = False
 
 
-def amount_fields(profile: Profile, cards: Sequence[CardState], chosen: Mapping[str, str]) -> tuple[AmountField, ...]:
-    """The fields of `profile`, filled with `chosen` or with what is preset; none if its amount is fixed."""
+Machines = Sequence[Sequence[CardState]]
+
+
+def amount_fields(profile: Profile, machines: Machines, chosen: Mapping[str, str]) -> tuple[AmountField, ...]:
+    """The fields of `profile`, filled with `chosen` or with what is preset; none if its amount is fixed.
+
+    `machines` are the cards, those of one machine together; without any card nothing is known of them.
+    """
     if profile.bounds is None:
         return ()
     request = profile.request or SliceRequest()
-    usable = [state for state in cards if state.card.healthy and request.wishes.allow(state.card)]
+    usable = [
+        [state for state in cards if state.card.healthy and request.wishes.allow(state.card)] for cards in machines
+    ]
+    known = any(map(len, machines))
     return (
-        _vram_field(profile, profile.bounds, request, usable, chosen.get("vram", "")),
-        _cores_field(profile, profile.bounds, request, usable, chosen.get("cores", "")),
+        _vram_field(profile, profile.bounds, request, usable if known else None, chosen.get("vram", "")),
+        _cores_field(profile, profile.bounds, usable if known else None, chosen.get("cores", "")),
     )
 
 
-def fits_now(profile: Profile, cards: Sequence[CardState]) -> Mib:
+def fits_now(profile: Profile, machines: Machines) -> Mib:
     """The most VRAM on each card that starts at once where the amount is free; 0 if nothing that is allowed does."""
     if profile.bounds is None:
         return Mib(0)
     request = profile.request or SliceRequest()
-    fits = sorted((largest_fit((state,), request) for state in cards), reverse=True)
-    fit = fits[request.cards - 1] if len(fits) >= request.cards else Mib(0)
+    fit = max((_fit_on(request, cards) for cards in machines), default=Mib(0))
     return min(fit, profile.bounds.max_vram or fit) if fit >= profile.bounds.min_vram else Mib(0)
 
 
+def _fit_on(request: SliceRequest, cards: Sequence[CardState]) -> Mib:
+    fits = sorted((largest_fit((state,), request) for state in cards), reverse=True)
+    return fits[request.cards - 1] if len(fits) >= request.cards else Mib(0)
+
+
 def _vram_field(
-    profile: Profile, bounds: AmountBounds, request: SliceRequest, usable: Sequence[CardState], chosen: str
+    profile: Profile, bounds: AmountBounds, request: SliceRequest, usable: Machines | None, chosen: str
 ) -> AmountField:
-    fits = fits_now(profile, usable)
-    biggest = max((state.card.vram for state in usable), default=Mib(0))
-    most = min(bounds.max_vram or biggest, biggest)
-    now = f"; {format_vram(fits)} or less fits now" if fits else "; none of it is free now"
+    fits = fits_now(profile, usable or ())
     return AmountField(
         name=amount_field(profile.name, "vram"),
         label="VRAM",
         value=chosen or _preset(request.vram, fits, bounds.min_vram),
-        hint=f"{format_vram(bounds.min_vram)} to {format_vram(most)}{now if fits < most else ''}.",
+        hint=_vram_hint(bounds, usable, fits),
         error=_error(profile, "vram", chosen, usable),
     )
 
 
-def _cores_field(
-    profile: Profile, bounds: AmountBounds, request: SliceRequest, usable: Sequence[CardState], chosen: str
-) -> AmountField:
-    free = max((state.free_cores for state in usable), default=0)
-    now = f"; {free} is free now" if free < bounds.max_cores else ""
+def _vram_hint(bounds: AmountBounds, usable: Machines | None, fits: Mib) -> str:
+    least = format_vram(bounds.min_vram)
+    if usable is None:
+        return f"{least} to {format_vram(bounds.max_vram)}." if bounds.max_vram is not None else f"{least} or more."
+    biggest = max((state.card.vram for cards in usable for state in cards), default=Mib(0))
+    most = min(bounds.max_vram or biggest, biggest)
+    now = f"; {format_vram(fits)} or less fits now" if fits else "; none of it is free now"
+    return f"{least} to {format_vram(most)}{now if fits < most else ''}."
+
+
+def _cores_field(profile: Profile, bounds: AmountBounds, usable: Machines | None, chosen: str) -> AmountField:
+    free = max((state.free_cores for cards in usable or () for state in cards), default=Percent(0))
+    now = f"; {free} is free now" if usable is not None and free < bounds.max_cores else ""
+    preset = (profile.request or SliceRequest()).cores
     return AmountField(
         name=amount_field(profile.name, "cores"),
         label="Cores",
-        value=chosen or str(request.cores),
+        value=chosen or str(preset),
         hint=f"Your share of the card's time, 0 to {bounds.max_cores}{now}. With 0 none is kept for you.",
         error=_error(profile, "cores", chosen, usable),
         unit="%",
@@ -98,7 +117,7 @@ def _preset(preset: Mib | None, fits: Mib, least: Mib) -> str:
     return format_vram(round_fit if round_fit >= least else fits)
 
 
-def _error(profile: Profile, amount: str, value: str, usable: Sequence[CardState]) -> str:
+def _error(profile: Profile, amount: str, value: str, usable: Machines | None) -> str:
     """Why `value` can't be had here, ever; a value that has to wait is no error."""
     if not value:
         return ""
@@ -106,5 +125,15 @@ def _error(profile: Profile, amount: str, value: str, usable: Sequence[CardState
         request = choose((profile,), {amount: value}, profile.groups).request
     except ChoiceError as error:
         return str(error)
-    verdict = place(request, usable) if request is not None else None
-    return why_no_room(verdict) if isinstance(verdict, NoRoom) and verdict.never else ""
+    if request is None or usable is None:
+        return ""
+    verdicts = [place(request, cards) for cards in usable]
+    # The machine with most of the cards says it best.
+    nearest = max((each for each in verdicts if isinstance(each, NoRoom)), key=_nearness, default=None)
+    if nearest is None or not all(isinstance(each, NoRoom) and each.never for each in verdicts):
+        return ""
+    return why_no_room(nearest)
+
+
+def _nearness(no_room: NoRoom) -> tuple[int, int]:
+    return no_room.fitting, max((shortfall.free for shortfall in no_room.shortfalls), default=0)

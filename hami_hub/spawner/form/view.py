@@ -25,13 +25,21 @@ class FormContext:
         cards: every card with what is taken of it.
         offers: the profiles as they stand for this person, in the order in which they are shown.
         chosen: the options of the last choice, as `parse_form` returned them; may be empty or stale.
-        problem: why no GPU can be had at all, a sentence for people; empty if all is well.
+        problem: why no GPU can be had at all, or why nobody knows, a sentence for people; empty if all is well.
+        nodes: the same cards, those of one machine together: a slice of several cards is had on one. Empty: all
+            of them are.
     """
 
     cards: tuple[CardState, ...]
     offers: tuple[Offer, ...]
     chosen: Mapping[str, str]
     problem: str = ""
+    nodes: tuple[tuple[CardState, ...], ...] = ()
+
+    @property
+    def machines(self) -> tuple[tuple[CardState, ...], ...]:
+        """The cards, machine by machine."""
+        return self.nodes or (self.cards,)
 
 
 class Tone(str, Enum):
@@ -101,7 +109,8 @@ def _problem(context: FormContext) -> str:
 
 
 def _blamed(offer: Offer, problem: bool) -> bool:
-    return problem and offer.profile.request is not None and offer.availability is not Availability.CLOSED
+    answered = (Availability.CLOSED, Availability.UNKNOWN)
+    return problem and offer.profile.request is not None and offer.availability not in answered
 
 
 def _checked(context: FormContext, problem: bool) -> str:
@@ -119,21 +128,22 @@ def _profile_line(offer: Offer, context: FormContext, problem: bool, checked: st
         name=profile.name,
         title=profile.title,
         description=profile.description,
-        badge=Badge("No GPU", Tone.CLOSED) if blamed else _badge(offer, context.cards),
+        badge=Badge("No GPU", Tone.CLOSED) if blamed else _badge(offer, context.machines),
         reason="" if blamed else offer.text,
         selectable=selectable,
         checked=profile.name == checked,
         blamed_on_problem=blamed,
-        amounts=amount_fields(profile, context.cards, chosen) if selectable else (),
+        amounts=amount_fields(profile, context.machines, chosen) if selectable else (),
     )
 
 
-def _badge(offer: Offer, cards: tuple[CardState, ...]) -> Badge:
+def _badge(offer: Offer, machines: tuple[tuple[CardState, ...], ...]) -> Badge:
     if offer.availability is Availability.WAITS:
-        fits = fits_now(offer.profile, cards)
+        fits = fits_now(offer.profile, machines)
         return Badge(f"Up to {format_gib(fits)} now" if fits else "Waits", Tone.SLOW)
     return {
         Availability.NOW: Badge("Starts now", Tone.GOOD),
         Availability.NEVER: Badge("Never fits", Tone.CLOSED),
         Availability.CLOSED: Badge("Not yours", Tone.CLOSED),
+        Availability.UNKNOWN: Badge("May wait", Tone.SLOW),
     }[offer.availability]

@@ -1,0 +1,236 @@
+"""`MachineSlicesMixin`: slices of this machine's own cards, given by the hub itself.
+
+The one-machine half of `GpuSlicesMixin`.  It gets a slice from the hub's allocator or waits in line for one, starts the
+server on the slice directory, and gives the slice back when the server is gone, however that came.  How a server meets
+its slice, and how its end is noticed, is for the small classes in `local` and `systemd` to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from pathlib import Path
+from typing import Any
+
+from ..core.state import StateError, placement_from_json, placement_to_json
+from ..native import NativeMissingError
+from . import processes
+from .allocator import NoRoomError, PlacedSlice
+from .environment import slice_environment
+from .errors import GpuSpawnError, Reason
+from .form import FormContext
+from .gpu_slices import GpuSlicesMixin, too_slow
+from .leftovers import note_server
+from .news import News
+from .processes import ProcessMark
+from .slice_root import SliceRootError
+
+_POLL_SECONDS = 1.0
+
+
+class MachineSlicesMixin(GpuSlicesMixin):
+    """Starts each server on a slice of this machine.  `class Mine(MachineSlicesMixin, Theirs)`."""
+
+    _placed: PlacedSlice | None = None
+    _server_process: ProcessMark | None = None
+    _watch: asyncio.Task[None] | None = None
+    _giving_back: asyncio.Future[None] | None = None
+
+    # --- for subclasses -----------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """What has to be done before a slice is asked for.
+
+        Raises:
+            GpuSpawnError: it can't be, so the server isn't started.
+        """
+
+    def tenant(self) -> tuple[int, int] | None:
+        """Uid and gid that the server's processes have; None: the hub's own.
+
+        Raises:
+            GpuSpawnError: the person has no account here.
+        """
+        return None
+
+    def preload(self) -> Path | None:
+        """The limiter, for LD_PRELOAD; None if it is preloaded otherwise."""
+        return self.slices.limiter()
+
+    def slice_directory(self, placed: PlacedSlice) -> Path:
+        """The slice directory as the server sees it."""
+        return placed.directory
+
+    async def find_server(self) -> ProcessMark | None:
+        """The server's process, once it runs; None: its end is noticed by asking `poll`."""
+        return None
+
+    async def end_server(self) -> None:
+        """End what the spawner's own `stop` leaves, before the slice is given back."""
+
+    # --- what is offered ----------------------------------------------------------------------------------------
+
+    async def whats_on_offer(self) -> FormContext:
+        """The machine's cards, as somebody who comes now finds them."""
+        slices, allocator = self.slices, self.slices.allocator
+        await allocator.refresh()
+        return FormContext(
+            cards=allocator.states_for_newcomer,
+            offers=allocator.offers(slices.offered, self.group_names()),
+            chosen=self.last_choice(),
+            problem=slices.setup_problem() or allocator.problem,
+        )
+
+    # --- from start to stop -------------------------------------------------------------------------------------
+
+    async def get_slice(self, news: News) -> None:
+        """Get a slice from the allocator, waiting in line if need be."""
+        slices, choice = self.slices, self.chosen()
+        slices.limiter()  # without it a server would have the whole card
+        self.prepare()
+
+        def tell(words: str) -> None:
+            self.log.info("%s waits for a slice. %s", self._log_name, words)
+            news.tell(10, words)
+
+        self._placed = await slices.allocator.acquire(
+            self.holder(), choice.request, tenant=self.tenant(), patience=slices.wait_timeout, on_wait=tell
+        )
+        given = slices.allocator.describe(self._placed)
+        self.log.info("%s gets %s.", self._log_name, given or "no GPU")
+        news.tell(50, f"You have {given}. Your server is starting." if given else "Your server is starting.")
+
+    async def start_on_slice(self, news: News) -> Any:
+        """Start the server, and leave word of which process it is."""
+        url = await _within(self.own_start_timeout, self.their_start())
+        self._server_process = await self.find_server()
+        if self._server_process is not None and self._placed is not None:
+            note_server(self._placed.directory, self._server_process)
+        await self.until_serving(url)
+        return url
+
+    def server_runs(self) -> None:
+        """From now on its end is noticed."""
+        self._stop_watching()
+        self._watch = asyncio.ensure_future(self._watch_server())
+
+    async def stop(self, now: bool = False) -> None:
+        """Stop the server, end what it leaves behind, and give its slice back."""
+        self._stop_watching()
+        await super().stop(now)
+
+    async def end_start(self) -> None:
+        """Stop what may have begun to run."""
+        self._stop_watching()
+        if self._placed is not None and await self.their_poll() is None:
+            await self.their_stop(now=True)
+
+    async def give_back(self) -> None:
+        """Give the slice back, and return when it is free.  That goes on if whoever waits here is cancelled."""
+        self._begin_release()
+        if self._giving_back is not None:
+            await asyncio.shield(self._giving_back)
+
+    def _begin_release(self) -> None:
+        placed, self._placed = self._placed, None
+        if placed is not None:
+            self._giving_back = self.slices.allocator.release(placed, self.end_server)
+
+    # --- noticing a server's end --------------------------------------------------------------------------------
+
+    async def server_ended(self) -> None:
+        """Return when the server's process has ended."""
+        if self._server_process is not None:
+            await processes.ended(self._server_process)
+        else:
+            await super().server_ended()
+
+    def _stop_watching(self) -> None:
+        if self._watch is not None and self._watch is not asyncio.current_task():
+            self._watch.cancel()
+        self._watch = None
+
+    async def _watch_server(self) -> None:
+        """The hub asks every 30 seconds whether a server still runs; whoever waits for its slice should not."""
+        await self.server_ended()
+        self.log.info("The server of %s has ended.", self._log_name)
+        self._begin_release()
+        # What the hub is told while it is busy with this server it forgets.
+        while self.pending:  # noqa: ASYNC110  there is nothing to be woken by
+            await asyncio.sleep(_POLL_SECONDS)
+        if self.ready:
+            await self.poll_and_notify()
+
+    # --- over a restart of the hub ------------------------------------------------------------------------------
+
+    def slice_state(self) -> dict[str, Any] | None:
+        """Where the slice is, what it comes to and whose it is."""
+        if self._placed is None:
+            return None
+        return {
+            "directory": str(self._placed.directory),
+            "placement": placement_to_json(self._placed.placement),
+            "server": [self._server_process.pid, self._server_process.started] if self._server_process else None,
+        }
+
+    def restore_slice(self, saved: Any) -> None:
+        """Tell the allocator, and watch the server again."""
+        try:
+            placed = PlacedSlice(self.holder(), Path(saved["directory"]), placement_from_json(saved["placement"]))
+            self._server_process = ProcessMark(*map(int, saved["server"])) if saved["server"] else None
+        except (StateError, KeyError, TypeError, ValueError) as error:
+            self.log.error("The slice of %s is not known any more: %s", self._log_name, error)
+            return
+        with contextlib.suppress(GpuSpawnError):  # wrong settings: no slice is given to anybody, so none is doubly
+            self.slices.allocator.restore(placed)
+            self._placed = placed
+            self.server_runs()
+
+    def clear_state(self) -> None:
+        """Forget the server; it is gone, so its slice is given back."""
+        super().clear_state()
+        self._server_process = None
+        self._stop_watching()
+        self._begin_release()
+
+    # --- small things -------------------------------------------------------------------------------------------
+
+    def get_env(self) -> dict[str, str]:
+        """The server's environment, with its slice."""
+        env: dict[str, str] = super().get_env()
+        if self._placed is None:
+            return env
+        return slice_environment(
+            env,
+            self._placed.placement,
+            directory=self.slice_directory(self._placed),
+            preload=self.preload(),
+        )
+
+    def explain(self, error: BaseException) -> BaseException:
+        """`error` in words for the person, if it was to be foreseen."""
+        if isinstance(error, NoRoomError):
+            return GpuSpawnError(str(error), reason=Reason.NEVER_FITS if error.never else Reason.NO_ROOM)
+        if isinstance(error, (SliceRootError, NativeMissingError)):
+            self.log.error("No server can be started on a slice. %s", error)
+            return GpuSpawnError(f"No server can be started now. {error}", reason=Reason.SETUP)
+        return super().explain(error)
+
+
+async def _within(seconds: float, starting: Awaitable[Any]) -> Any:
+    """What `starting` comes to, if it does so in time; it never runs on.
+
+    Raises:
+        NoAnswerError: it took too long.
+    """
+    task = asyncio.ensure_future(starting)
+    try:
+        await asyncio.wait({task}, timeout=seconds)
+        if task.done():
+            return task.result()
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+    raise too_slow(seconds)

@@ -1,0 +1,251 @@
+"""A real JupyterHub in the cluster's network, with a ServiceAccount of its own that may do what a hub's may.
+
+Its servers are real pods of this machine's programs: a real JupyterLab in each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+import yaml
+
+from tests.cluster.rig import Cluster, images
+
+HERE = Path(__file__).parent
+PATIENCE = 120.0
+PORTS = {"url": 8100, "hub_url": 8101, "proxy_url": 8102}  # in the cluster's network, which is the cluster's alone
+_PROXY = "from configurable_http_proxy.cli import main; main()"
+ACCOUNT = "hub"
+# As in zero-to-jupyterhub's chart.
+_ROLE = [
+    {"apiGroups": [""], "resources": ["pods", "persistentvolumeclaims", "secrets", "services"],
+     "verbs": ["get", "watch", "list", "create", "delete"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["get", "watch", "list"]},
+]  # fmt: skip
+
+
+class Failed(Exception):
+    """A server was not started; the text is what the person read."""
+
+
+class HubSite:
+    """`with HubSite(cluster, "jhub", folder) as site: site.start("alice", {"profile": "small"})`.
+
+    Args:
+        config: more settings, by class name.
+    """
+
+    def __init__(self, cluster: Cluster, namespace: str, folder: Path, **config: Mapping[str, Any]) -> None:
+        self.cluster, self.namespace, self.folder = cluster, namespace, folder
+        self.log = folder / "hub.log"
+        self._token = secrets.token_hex(16)
+        self._config = config
+        self._hub: Any = None
+        self._proxy: Any = None
+        self._account()
+
+    # --- the hub itself
+
+    def __enter__(self) -> HubSite:
+        address = self.cluster.address
+        places = [
+            f"--ip={address}",
+            f"--port={PORTS['url']}",
+            f"--api-ip={address}",
+            f"--api-port={PORTS['proxy_url']}",
+        ]
+        self._proxy = self.cluster.spawn(
+            [sys.executable, "-c", _PROXY, *places],
+            log=self.folder / "proxy.log",
+            env={"CONFIGPROXY_AUTH_TOKEN": self._token},
+        )
+        port = self.cluster.forward(address, PORTS["hub_url"])
+        headers = {"Authorization": f"token {self._token}"}
+        self.api = httpx.Client(base_url=f"http://127.0.0.1:{port}/hub/api", headers=headers, timeout=PATIENCE)
+        self.begin()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.suppress(Exception):
+            self.stop_all()
+        for process in (self._hub, self._proxy):
+            if process is not None:
+                process.end()
+        self.api.close()
+
+    def begin(self) -> None:
+        """Start the hub, and return when it answers."""
+        self._hub = self.cluster.spawn(
+            [sys.executable, "-m", "jupyterhub", "-f", str(HERE / "hub_config.py")],
+            log=self.log,
+            env={"HAMI_TEST_HUB": json.dumps(self._settings()), "KUBECONFIG": str(self._kubeconfig)},
+        )
+        self._until(self._answers, "the hub answers")
+
+    def kill(self) -> None:
+        """End the hub as a crash does; its servers run on."""
+        self._hub.signal(signal.SIGKILL)
+        self._until(lambda: not self._hub.alive, "the hub is gone")
+
+    @property
+    def alive(self) -> bool:
+        return bool(self._hub.alive)
+
+    # --- people and their servers
+
+    def start(self, user: str, options: Any, server: str = "") -> list[str]:
+        """Start a server; what was told until it was ready.
+
+        Raises:
+            Failed: it was not started.
+        """
+        self.ask(user, options, server)
+        return self.until_started(user, server)
+
+    def ask(self, user: str, options: Any, server: str = "") -> None:
+        """Ask for a server, and return while it starts.
+
+        Raises:
+            Failed: it was refused at once.
+        """
+        self.api.post(f"/users/{user}")
+        answer = self.api.post(self._place(user, server), json={"user_options": options})
+        if answer.status_code >= 400:
+            raise Failed(answer.json()["message"])
+
+    def until_started(self, user: str, server: str = "") -> list[str]:
+        """Follow the progress to its end; all that was said."""
+        said: list[str] = []
+        for event in self.progress(user, server):
+            said.append(event["message"])
+            if event.get("failed"):
+                raise Failed(event["message"].removeprefix("Spawn failed: "))
+            if event.get("ready"):
+                return said
+        raise Failed("The progress ended without an end.")
+
+    def until_told(self, user: str, part: str) -> str:
+        """What the person is told that has `part` in it, once they are."""
+        return next(event["message"] for event in self.progress(user) if part in event["message"])
+
+    def progress(self, user: str, server: str = "") -> Iterator[dict[str, Any]]:
+        """What the progress page is told, as it comes."""
+        with self.api.stream("GET", self._place(user, server) + "/progress") as answer:
+            for line in answer.iter_lines():
+                if line.startswith("data: "):
+                    yield json.loads(line.removeprefix("data: "))
+
+    def stop(self, user: str, server: str = "") -> None:
+        """Stop a server, or cancel its start, and return when its pod is gone."""
+        name = self.pod_name(user, server)
+        self.api.delete(self._place(user, server))
+        self._until(lambda: server not in self.servers(user), f"{user} has no server")
+        self._until(lambda: self.cluster.pod(name, self.namespace) is None, f"{name} is gone")
+
+    def stop_all(self) -> None:
+        for user in self.api.get("/users", params={"state": "active"}).json():
+            for server in user["servers"]:
+                self.stop(user["name"], server)
+
+    def servers(self, user: str) -> dict[str, Any]:
+        """The active servers of a user."""
+        answer = self.api.get(f"/users/{user}", params={"include_stopped_servers": "0"})
+        found: dict[str, Any] = answer.json().get("servers", {})
+        return found
+
+    def slice_of(self, user: str, server: str = "") -> dict[str, Any]:
+        """What the hub says of a running server's slice."""
+        found: dict[str, Any] = self.servers(user)[server]["state"]["hami"]
+        return found
+
+    @staticmethod
+    def pod_name(user: str, server: str = "") -> str:
+        return f"jupyter-{user}--{server}" if server else f"jupyter-{user}"
+
+    def pod(self, user: str, server: str = "") -> Any:
+        """The pod of a server, or None."""
+        return self.cluster.pod(self.pod_name(user, server), self.namespace)
+
+    def exec(self, user: str, *command: str) -> tuple[str, str]:
+        """Run a command in a server, by `kubectl exec`: what it prints, on stdout and stderr."""
+        place = ("-n", self.namespace, self.pod_name(user), "-c", "notebook")
+        done = self.cluster.kubectl_run("exec", *place, "--", *command)
+        return done.stdout, done.stderr
+
+    # --- small things
+
+    def _place(self, user: str, server: str) -> str:
+        return f"/users/{user}/servers/{server}" if server else f"/users/{user}/server"
+
+    def _account(self) -> None:
+        """A ServiceAccount for the hub, and files with which it is one."""
+        meta = {"name": ACCOUNT, "namespace": self.namespace}
+        rbac = "rbac.authorization.k8s.io"
+        self.cluster.apply(
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
+            {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": meta, "rules": _ROLE},
+            {
+                "apiVersion": f"{rbac}/v1",
+                "kind": "RoleBinding",
+                "metadata": meta,
+                "roleRef": {"apiGroup": rbac, "kind": "Role", "name": ACCOUNT},
+                "subjects": [{"kind": "ServiceAccount", **meta}],
+            },
+        )
+        token = self.cluster.kubectl("create", "token", ACCOUNT, "-n", self.namespace, "--duration=8h").strip()
+        self._token_file, self._kubeconfig = self.folder / "token", self.folder / "kubeconfig"
+        self._token_file.write_text(token)
+        config = yaml.safe_load(self.cluster.kubeconfig_inside.read_text())
+        config["users"] = [{"name": each["name"], "user": {"token": token}} for each in config["users"]]
+        self._kubeconfig.write_text(yaml.safe_dump(config))
+
+    def _settings(self) -> dict[str, Any]:
+        volumes, mounts = images.host_mounts()
+        spawner: dict[str, Any] = {
+            "namespace": self.namespace,
+            "image": images.HOST_IMAGE,
+            "image_pull_policy": "Never",
+            "cmd": [sys.executable, "-m", "jupyterhub.singleuser"],
+            "args": ["--allow-root", "--ServerApp.log_level=WARN"],
+            "environment": {"HOME": "/home/jovyan", "SHELL": "/bin/sh"},
+            "volumes": [*volumes, {"name": "pam", "configMap": {"name": "pam", "optional": True}}],
+            "volume_mounts": [*mounts, {"name": "pam", "mountPath": "/etc/pam.d", "readOnly": True}],
+            "uid": 0,
+            "delete_grace_period": 0,
+        }
+        own = {"KubeSpawner": spawner, "GpuCluster": {"token_file": str(self._token_file), "namespace": self.namespace}}
+        config = {**own, **self._config, "KubeSpawner": {**spawner, **self._config.get("KubeSpawner", {})}}
+        return {
+            **{name: f"http://{self.cluster.address}:{port}" for name, port in PORTS.items()},
+            "folder": str(self.folder),
+            "token": self._token,
+            "spawner": "hami_hub.spawner.kube.GpuKubeSpawner",
+            "config": config,
+        }
+
+    def _answers(self) -> bool:
+        if not self._hub.alive:
+            raise RuntimeError(f"The hub ended:\n{self.log.read_text()[-4000:]}")
+        with contextlib.suppress(httpx.TransportError):
+            # While no hub listens, the way into the cluster's network may take a request and keep it.
+            return self.api.get("/", timeout=2).status_code == 200
+        return False
+
+    def _until(self, condition: Any, what: str) -> None:
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            if time.monotonic() > end:
+                raise AssertionError(f"Not so: {what}.\n{self.log.read_text()[-4000:]}\n{self.cluster.describe()}")
+            time.sleep(0.05)
