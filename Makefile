@@ -30,7 +30,7 @@ export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint lint-style lint-types lint-imports lint-c format prove bench cluster build lock clean
+.PHONY: help demo test lint lint-style lint-types lint-imports lint-c format prove bench cluster build images lint-chart lock clean
 
 help:  ## this list
 	@echo "HAMi Hub: GPU slices for JupyterHub"
@@ -78,6 +78,12 @@ build: .venv/.uv  ## the wheel, into dist/
 	@requirements/system.sh compiler
 	$(BIN)/uv build --quiet --wheel --build-constraints requirements/build.txt --out-dir dist
 	@ls dist/*.whl
+
+images: .venv/.test  ## the container images for Kubernetes, by buildah, podman or docker; ARGS="--debian" without a registry
+	@$(BIN)/python images/build.py $(ARGS)
+
+lint-chart: .venv/.test  ## the Helm chart, with every value
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest -q tests/cluster/test_chart_values.py
 
 lock: .venv/.test  ## pin the versions of everything, in requirements/; UPGRADE=1 for the newest ones
 	$(BIN)/python requirements/lock.py $(if $(UPGRADE),--upgrade)

@@ -4,6 +4,7 @@ What is wanted is said once, in pyproject.toml; these files say which versions w
 
 - build.txt: compiles the native parts
 - demo.txt: what `make demo` starts
+- cluster.txt: goes into the images of the Kubernetes daemons: what they import, and nothing that only a hub needs
 - test.txt: demo.txt and build.txt, and what the tests and the linters use
 - torch.txt: demo.txt, PyTorch and what `make prove` uses, for machines with a card.  It has other CUDA headers than
   build.txt, and therefore an environment of its own.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -24,6 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = Path("requirements")
 # scikit-build-core asks for these by itself when the machine has none that is new enough.
 BUILD_TOOLS = ["cmake>=3.22", "ninja>=1.10"]
+# what the daemons use of the wheel's own dependencies; the others are for the hub and the notebook
+DAEMONS_NEED = ("click", "nvidia-ml-py")
 
 
 def main() -> None:
@@ -31,8 +35,15 @@ def main() -> None:
     lock("build", "-", stdin="\n".join([*project["build-system"]["requires"], *BUILD_TOOLS]))
     lock("demo", "pyproject.toml", "--extra", "demo", "--constraint", str(FOLDER / "build.txt"))
     constraints = ["--constraint", str(FOLDER / "demo.txt")]
-    lock("test", "pyproject.toml", str(FOLDER / "build.txt"), "--extra", "test", "--extra", "lint", *constraints)
+    lock("cluster", "-", *constraints, stdin="\n".join(daemon_requirements(project["project"])))
+    tested = [*constraints, "--constraint", str(FOLDER / "cluster.txt")]
+    lock("test", "pyproject.toml", str(FOLDER / "build.txt"), "--extra", "test", "--extra", "lint", *tested)
     lock("torch", "pyproject.toml", "--extra", "prove", *constraints)
+
+
+def daemon_requirements(project: dict[str, Any]) -> list[str]:
+    own = [wanted for wanted in project["dependencies"] if wanted.startswith(DAEMONS_NEED)]
+    return [*own, *project["optional-dependencies"]["cluster"]]
 
 
 def lock(name: str, *wanted: str, stdin: str | None = None) -> None:

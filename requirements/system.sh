@@ -52,7 +52,8 @@ need_cluster() {
     [ "$(id -u)" = 0 ] && [ -n "$(command -v go || command -v /usr/local/go/bin/go)" ] || return 0
     PATH=$PATH:/usr/sbin:/sbin
     packages=
-    for pair in ip:iproute2 nft:nftables mount:mount nsenter:util-linux cc:gcc pkg-config:pkg-config; do
+    for pair in ip:iproute2 nft:nftables mount:mount nsenter:util-linux cc:gcc pkg-config:pkg-config \
+        buildah:buildah debootstrap:debootstrap; do
         command -v "${pair%%:*}" > /dev/null || packages="$packages ${pair#*:}"
     done
     pkg-config --exists libseccomp 2> /dev/null || packages="$packages libseccomp-dev libc6-dev"

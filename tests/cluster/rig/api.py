@@ -33,3 +33,10 @@ class Api:
             return None
         answer.raise_for_status()
         return answer.json()
+
+    def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Send a JSON, and return the JSON of the answer; raises requests.HTTPError on any refusal."""
+        answer = self._session.request(method, f"{self.url}{path}", json=body, timeout=30)
+        if not answer.ok:
+            raise requests.HTTPError(answer.text, response=answer)
+        return answer.json()
