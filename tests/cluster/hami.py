@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.cluster.rig import Cluster, images
 
 CHART = Path(__file__).resolve().parents[2] / "helm" / "hami-hub"
 RELEASE = NAMESPACE = "hami-hub"
+ROOMY = 6 << 30  # bytes; a third of it is used
 SLEEP = ("sh", "-c", "trap 'exit 0' TERM; sleep 100000 & wait")  # unlike sleep itself it ends when it is told to
 TAINT = "nvidia.com/gpu"
 TOLERATION = {"key": TAINT, "operator": "Exists", "effect": "NoSchedule"}
@@ -202,8 +204,16 @@ def hami(release_images: list[Path]) -> Iterator[Hami]:
     if running := os.environ.get("HAMI_TEST_RELEASE"):
         yield _installed(Cluster(running).attach(), release_images)
     else:
-        with Cluster(f"pytest-{os.getpid()}-hami", nodes=2, audit=True) as cluster:
+        name = f"pytest-{os.getpid()}-hami"
+        with Cluster(name, nodes=2, audit=True, folder=_in_memory(name)) as cluster:
             yield _installed(cluster, release_images)
+
+
+def _in_memory(name: str) -> Path | None:
+    """A folder for the cluster on tmpfs, if there is room: a disk may take a minute to remove two nodes' images."""
+    shared = shutil.disk_usage("/dev/shm")
+    available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return Path("/dev/shm", f"hami-cluster-{name}") if min(shared.free, available) > ROOMY else None
 
 
 def _installed(cluster: Cluster, archives: list[Path]) -> Hami:

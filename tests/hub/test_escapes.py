@@ -21,8 +21,7 @@ from hami_hub.slicepage.process import mark
 from hami_hub.spawner.belonging import Belonging
 from hami_hub.spawner.escapes import EscapeGuard
 from hami_hub.spawner.leftovers import note_server
-
-pytest_plugins = ("tests.native.conftest",)
+from tests.native.conftest import NativeBuild, build_native
 
 # Takes as many MiB as it is told, and waits; `bare` leaves the limiter and the slice behind, as a static program would.
 _HOLD = """
@@ -50,6 +49,12 @@ for line in sys.stdin:
     children.append(child)
     print(child.pid, child.stdout.readline().decode().strip(), flush=True)
 """
+
+
+@pytest.fixture(scope="session")
+def native() -> NativeBuild:
+    """The native parts as they are shipped."""
+    return build_native("native")
 
 
 class Server:
