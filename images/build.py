@@ -84,6 +84,10 @@ class Builder:
             self._run("save", "--output", str(part), tag)
         part.rename(archive)
 
+    def forget_all(self) -> None:
+        """Remove every image and layer of its store."""
+        self._run("rmi", "--all", "--force")
+
     def _run(self, *arguments: str) -> None:
         output = subprocess.PIPE if self.quiet else None
         environment = {**os.environ, **self.environment}

@@ -20,6 +20,7 @@ from images import build, debian_base
 TARGETS = ("scheduler", "device-plugin")
 SOURCES = ("images/Dockerfile", "requirements/build.txt", "requirements/cluster.txt", "native", "hami_hub", "cluster")
 KEPT = 3  # builds whose archives stay
+LAYERS_LIMIT = 8 << 20  # KiB of layers of older builds, after which all are made anew
 
 
 @functools.cache
@@ -40,6 +41,8 @@ def ensure(say: Callable[[str], object] = print) -> list[Path]:
         say("Building the release's images")
         folder = _folder()
         builder = build.find_builder("buildah", {"CONTAINERS_STORAGE_CONF": str(_storage())}, quiet=True)
+        if _size(debian_base.cache_folder() / "storage") > LAYERS_LIMIT:
+            builder.forget_all()
         base = builder.take_base(debian_base.rootfs())
         part = folder.with_name("part")
         shutil.rmtree(part, ignore_errors=True)
@@ -89,6 +92,13 @@ def _storage() -> Path:
     path = folder.with_suffix(".conf")
     path.write_text(f'[storage]\ndriver = "{driver}"\ngraphroot = "{folder}"\nrunroot = "{folder}/run"\n')
     return path
+
+
+def _size(folder: Path) -> int:
+    """KiB that a folder takes on the disk."""
+    if not folder.exists():
+        return 0
+    return int(subprocess.run(["du", "-sk", str(folder)], capture_output=True, text=True).stdout.split()[0])
 
 
 @contextmanager
