@@ -32,6 +32,8 @@ def up(name: str, nodes: int, folder: Path | None, audit: bool, detach: bool) ->
     cluster = Cluster(name, nodes=nodes, folder=folder, audit=audit)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(0))
+    # a shell script starts its background jobs with this one ignored, and so would Python
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     cluster.start(dies_with_us=not detach)
     try:
         click.echo(_how_to(cluster))
