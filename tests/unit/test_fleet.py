@@ -143,6 +143,8 @@ small = st.builds(
 def test_whatever_is_placed_fits_what_was_free(
     asked: list[SliceRequest], on: list[Card], policy: NodePolicy, data: st.DataObject
 ) -> None:
+    # an annotation of the pod says so, for all of its containers
+    asked = [replace(request_, empty_card=asked[0].empty_card) for request_ in asked]
     fleet, states = with_holders(on, data)
     verdict = fleet.try_place(pod(*asked, node_policy=policy))
     possible = fits_somehow(asked, list(states), fleet.foreign_slots("node-a"))
@@ -163,10 +165,19 @@ def test_whatever_is_placed_fits_what_was_free(
         assert len({share.uuid for share in held.shares}) == len(held.shares) == request_.cards
 
 
+def test_containers_without_cores_go_before_one_that_takes_the_last() -> None:
+    fleet = fleet_of({"node-a": [t4()]})
+    half = CardShare(t4().uuid, Mib(1), Percent(50))
+    fleet.set_pod(pod(uid="holder", node="node-a", slices={"c": Placement((half,), node="node-a")}, slots=1))
+    assert len(placed(fleet.try_place(pod(gib(1), gib(1, 50), gib(2)))).slices) == 3
+
+
 def fits_somehow(asked: Sequence[SliceRequest], states: list[CardState], foreign: int) -> bool:
-    """Every way to place the containers one after the other, by the rule for one card."""
+    """Every way to place the containers, those without cores first, one after the other by the rule for one card."""
     slots = sum(s.card.split_count for s in states if s.card.healthy) - sum(s.slices for s in states) - foreign
-    return slots >= sum(request_.cards for request_ in asked) and _any_way(asked, states)
+    return slots >= sum(request_.cards for request_ in asked) and _any_way(
+        sorted(asked, key=lambda request_: request_.cores > 0), states
+    )
 
 
 def _any_way(asked: Sequence[SliceRequest], states: list[CardState]) -> bool:

@@ -71,7 +71,9 @@ class _Search:
     """Depth first over the cards that are wanted, with so many steps for all nodes together."""
 
     def __init__(self, wishes: Sequence[Wish]) -> None:
-        self._wanted = [(i, asked) for i, asked in enumerate(wishes) for _ in range(asked.request.cards)]
+        # One without cores of its own only asks that some are left, so it goes before those that take the last.
+        ordered = sorted(enumerate(wishes), key=lambda wanted: wanted[1].cores > 0)
+        self._wanted = [(i, asked) for i, asked in ordered for _ in range(asked.request.cards)]
         self._count = len(wishes)
         self.steps = _STEPS
 
