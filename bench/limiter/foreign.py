@@ -20,10 +20,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.machine import find_headers, sim_folder
+
 from .column import OURS, RAW, Shape, make_column, plain_environment
 from .outside import Outside
 from .programs import find_driver, find_runtime
-from .run import SCRATCH_ROOT, find_headers, our_limiter, sim_folder
+from .run import SCRATCH_ROOT, our_limiter
 
 SECONDS = 60  # after which a test hangs
 LIMIT = 12000

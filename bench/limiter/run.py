@@ -12,7 +12,6 @@ import contextlib
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,6 +19,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
+from bench.machine import add_machine_options, find_headers, sim_folder
 from hami_hub import native
 
 from . import facts, mounted
@@ -41,7 +41,6 @@ from .ways import CONTEXT, WAYS, Ground, Try, Verdict, judge, try_way
 
 SCRATCH_ROOT = "/dev/shm"  # noqa: S108  slices lie there; programs don't: it may be mounted noexec
 PARTS = ("ways", "cost", "train")
-_FIND_HEADERS = HERE.parents[1] / "native" / "tools" / "find_headers.py"
 _SIM_VARIABLES = ("HAMI_SIM_DIR", "HAMI_SIM_PROFILE", "HAMI_SIM_CARDS")
 _COST_PERCENT = 90  # of the card: nothing is to be refused where only time is measured
 _START_SECONDS = 30
@@ -227,25 +226,11 @@ def _write(results: Results, output: Path, log: Path) -> None:
     print(f"The report is {folder / 'report.md'}", flush=True)
 
 
-def find_headers() -> Path:
-    """The folder of cuda.h: the installed wheel's or toolkit's."""
-    done = subprocess.run([sys.executable, _FIND_HEADERS], capture_output=True, text=True, check=False)
-    # a folder without cuda.h: the compiler will say so
-    return Path(done.stdout.strip() or "/usr/local/cuda/include")
-
-
 def our_limiter(options: argparse.Namespace) -> Path | None:
     """Our library, if it is asked for: the one that is named, or the installed one."""
     if OURS not in options.limiter:
         return None
     return options.ours or native.limiter_path()
-
-
-def sim_folder(options: argparse.Namespace) -> Path | None:
-    """The simulated driver's folder, if that is asked for."""
-    if not options.simulated:
-        return None
-    return (options.sim or native.sim_folder()).resolve()
 
 
 @contextlib.contextmanager
@@ -277,22 +262,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="none|ours|LIBRARY",
         help="a column of the tables, a path being a built HAMi-core; default: none and ours",
     )
-    add("--ours", type=Path, metavar="LIBRARY", help="our limiter, where it is not the installed one")
     add("--parts", type=_parts, default=list(PARTS), help="of ways,cost,train; default: all")
     add("--only", action="append", metavar="NAME", help="only these ways and costs")
     add("--seconds", type=_part_seconds, default={}, metavar="ways=200,cost=100,...", help="the most a part may take")
     add("--limit", type=int, default=4000, metavar="MIB", help="of the slice in ways; default: 4000")
     add("--shape", choices=("mounted", "preload"), default="mounted", help="how limiters get in; preload: LD_PRELOAD")
-    add("--cuda-include", type=Path, metavar="FOLDER", help="of cuda.h; default: the installed wheel's or toolkit's")
-    add("--simulated", action="store_true", help="on a simulated T4, to try the bench")
-    add("--sim", type=Path, metavar="FOLDER", help="of the simulated driver, where it is not the installed one")
-    add("--note", action="append", default=[], help="a line for the report's facts: say, a library's version")
-    add(
-        "--output",
-        type=Path,
-        default=Path("docs/proofs"),
-        help="where the report's folder is made; default: docs/proofs",
-    )
+    add_machine_options(parser)
     return parser
 
 

@@ -21,14 +21,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
+from bench.machine import add_machine_options, find_headers, sim_folder
 from hami_hub import native
 
 from .ground import Ground, GroundError, Outcome, compile_worker, plain_environment
 from .report import Results, describe, draw, render, share
 from .scenarios import LAUNCHES, OTHER, OURS, RAW, SCENARIOS, Scenario
 
-_ROOT = Path(__file__).resolve().parents[2]
-_FIND_HEADERS = _ROOT / "native" / "tools" / "find_headers.py"
 _FIND_DRIVER = """
 import ctypes
 ctypes.CDLL("libcuda.so.1")
@@ -71,16 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _prepare(options: argparse.Namespace, scratch: Path, log: IO[str]) -> tuple[Ground, Results]:
     environment = plain_environment()
-    if options.simulated:
-        sim = (options.sim or native.sim_folder()).resolve()
+    if sim := sim_folder(options):
         environment |= {"LD_LIBRARY_PATH": str(sim), "HAMI_SIM_DIR": str(scratch / "sim")}
         driver = sim / "libcuda.so.1"
     else:
         driver = Path(_said_by(_FIND_DRIVER, environment))
-    include = options.cuda_include or Path(
-        _said_by(_FIND_HEADERS.read_text(), environment) or "/usr/local/cuda/include"
-    )
-    compile_worker(scratch / "worker", include=include, driver=driver)
+    compile_worker(scratch / "worker", include=options.cuda_include or find_headers(), driver=driver)
     uuid, name, version = _said_by(_ASK_CARD, environment).split("|")
     limiters = {OURS: (options.ours or native.limiter_path()).resolve()}
     if options.other:
@@ -161,20 +156,10 @@ def _write(results: Results, output: Path) -> Path:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.share.run", description=(__doc__ or "").splitlines()[0])
     add = parser.add_argument
-    add("--ours", type=Path, metavar="LIBRARY", help="our limiter, where it is not the installed one")
     add("--other", type=Path, metavar="LIBRARY", help="a built HAMi-core to compare with")
     add("--only", action="append", metavar="NAME", help="only these scenarios or groups; launches: what a launch costs")
     add("--budget", type=float, default=900, metavar="SECONDS", help="begin nothing that would end later; default: 900")
-    add("--cuda-include", type=Path, metavar="FOLDER", help="of cuda.h; default: the installed wheel's or toolkit's")
-    add("--simulated", action="store_true", help="on a simulated T4, to try the bench")
-    add("--sim", type=Path, metavar="FOLDER", help="of the simulated driver, where it is not the installed one")
-    add("--note", action="append", default=[], help="a line for the report's facts: say, a library's version")
-    add(
-        "--output",
-        type=Path,
-        default=Path("docs/proofs"),
-        help="where the report's folder is made; default: docs/proofs",
-    )
+    add_machine_options(parser)
     return parser
 
 
