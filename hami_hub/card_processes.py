@@ -10,7 +10,7 @@ from typing import Any
 
 import pynvml
 
-from .cards import nvml
+from .cards import card_uuid, nvml
 from .core.cards import CardUuid
 from .core.units import Mib, mib_up
 
@@ -42,7 +42,7 @@ def _processes() -> Iterator[tuple[CardUuid, Any]]:
     for index in range(pynvml.nvmlDeviceGetCount()):
         try:
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            uuid = CardUuid(pynvml.nvmlDeviceGetUUID(handle))
+            uuid = card_uuid(handle)
         except pynvml.NVMLError:
             continue
         for name in _LISTS:

@@ -85,15 +85,22 @@ def describe_card(handle: object, *, index: int, split_count: int = DEFAULT_SPLI
     Raises:
         pynvml.NVMLError: it can't even say who it is.
     """
-    uuid = _text(pynvml.nvmlDeviceGetUUID(handle))
+    uuid = card_uuid(handle)
     model = _text(pynvml.nvmlDeviceGetName(handle))
     try:
         vram, healthy = pynvml.nvmlDeviceGetMemoryInfo(handle).total, True
     except pynvml.NVMLError:
         vram, healthy = 0, False
-    return Card(
-        uuid=CardUuid(uuid), index=index, model=model, vram=mib_down(vram), split_count=split_count, healthy=healthy
-    )
+    return Card(uuid=uuid, index=index, model=model, vram=mib_down(vram), split_count=split_count, healthy=healthy)
+
+
+def card_uuid(handle: object) -> CardUuid:
+    """What the card, or the MIG device, of an NVML handle is called.
+
+    Raises:
+        pynvml.NVMLError: it can't say.
+    """
+    return CardUuid(_text(pynvml.nvmlDeviceGetUUID(handle)))
 
 
 def _read_card(index: int, split_count: int) -> Card | None:

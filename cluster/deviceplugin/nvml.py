@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 import pynvml
 
-from hami_hub.cards import NoCardsError, describe_card, nvml
-from hami_hub.core.cards import Card, CardUuid
+from hami_hub.cards import NoCardsError, card_uuid, describe_card, nvml
+from hami_hub.core.cards import Card
 from hami_hub.core.units import mib_down, mib_up
 
 from .health import Reading
@@ -60,10 +60,6 @@ class CardWatch:
     def start(self) -> None:
         """Begin to look."""
         self._thread.start()
-
-    def look_now(self) -> None:
-        """Don't wait for the next look's time."""
-        self._look.set()
 
     def stop(self) -> None:
         """End the thread; at most as long as one wait for events takes."""
@@ -231,10 +227,9 @@ def _each_mig_device(handle: object, index: int) -> Iterator[MigDevice]:
         with contextlib.suppress(pynvml.NVMLError):  # a place where there is none
             device = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, number)
             attributes = pynvml.nvmlDeviceGetAttributes(device)
-            uuid = pynvml.nvmlDeviceGetUUID(device)
             memory = mib_down(pynvml.nvmlDeviceGetMemoryInfo(device).total)
             yield MigDevice(
-                uuid=CardUuid(uuid if isinstance(uuid, str) else uuid.decode()),
+                uuid=card_uuid(device),
                 number=f"{index}:{number}",
                 memory=memory,
                 slices=int(attributes.gpuInstanceSliceCount),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 import yaml
@@ -16,12 +18,26 @@ from cluster.settings import Settings, SettingsError, read_settings
 from .daemon import Address, Place, run
 from .kube_scheduler import kube_scheduler_configuration
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
 
 def _address(_context: click.Context, _option: click.Parameter, text: str) -> Address:
     try:
         return Address.parse(text)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def _listen(what: str, default: str, *, help: str) -> Callable[[_Command], _Command]:  # noqa: A002  click's word
+    return click.option(
+        f"--{what}-listen",
+        metavar="HOST:PORT",
+        callback=_address,
+        envvar=f"HAMI_{what.upper()}_LISTEN",
+        default=default,
+        show_default=True,
+        help=help,
+    )
 
 
 def _settings(path: Path | None) -> Settings:
@@ -61,33 +77,9 @@ _NAMESPACE = click.option(
     envvar="HAMI_TLS_FOLDER",
     help="tls.crt, tls.key and ca.crt that somebody else (cert-manager) renews; none: its own CA.",
 )
-@click.option(
-    "--extender-listen",
-    metavar="HOST:PORT",
-    callback=_address,
-    envvar="HAMI_EXTENDER_LISTEN",
-    default="127.0.0.1:9398",
-    show_default=True,
-    help="For kube-scheduler beside it.",
-)
-@click.option(
-    "--https-listen",
-    metavar="HOST:PORT",
-    callback=_address,
-    envvar="HAMI_HTTPS_LISTEN",
-    default="0.0.0.0:9443",
-    show_default=True,
-    help="Webhook and inventory.",
-)
-@click.option(
-    "--metrics-listen",
-    metavar="HOST:PORT",
-    callback=_address,
-    envvar="HAMI_METRICS_LISTEN",
-    default="0.0.0.0:9395",
-    show_default=True,
-    help="/metrics, /healthz, /readyz.",
-)
+@_listen("extender", "127.0.0.1:9398", help="For kube-scheduler beside it.")
+@_listen("https", "0.0.0.0:9443", help="Webhook and inventory.")
+@_listen("metrics", "0.0.0.0:9395", help="/metrics, /healthz, /readyz.")
 @click.option(
     "--drain-seconds",
     envvar="HAMI_DRAIN_SECONDS",
