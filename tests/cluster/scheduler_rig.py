@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import requests
 import yaml
 
@@ -380,3 +381,25 @@ class Nodes:
         for name in self.names:
             self._api.call("DELETE", f"/api/v1/nodes/{name}")
         self.names = []
+
+
+# The fixtures of the tests that import them.
+
+
+@pytest.fixture(name="api")
+def give_api(cluster: Cluster) -> Api:
+    return Api(cluster)
+
+
+@pytest.fixture(name="nodes")
+def give_nodes(api: Api) -> Iterator[Nodes]:
+    nodes = Nodes(api)
+    yield nodes
+    nodes.remove()
+
+
+@pytest.fixture(name="space")
+def give_space(api: Api, nodes: Nodes, namespace: str) -> Iterator[str]:
+    """A namespace whose pods are gone at the end: no kubelet would end them."""
+    yield namespace
+    api.delete_all(namespace)

@@ -11,7 +11,16 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.cluster.rig import Cluster
-from tests.cluster.scheduler_rig import Api, Nodes, Replica, bound_node, installed, over_committed, pod
+from tests.cluster.scheduler_rig import (  # noqa: F401  fixtures
+    Replica,
+    bound_node,
+    give_api,
+    give_nodes,
+    give_space,
+    installed,
+    over_committed,
+    pod,
+)
 
 ROUNDS = 5
 
@@ -24,25 +33,6 @@ def replica(cluster: Cluster) -> Iterator[Replica]:
         replica.wait_ready()
         yield replica
         replica.stop()
-
-
-@pytest.fixture
-def api(cluster: Cluster, replica: Replica) -> Api:
-    return Api(cluster)
-
-
-@pytest.fixture
-def nodes(api: Api) -> Iterator[Nodes]:
-    nodes = Nodes(api)
-    yield nodes
-    nodes.remove()
-
-
-@pytest.fixture
-def space(api: Api, nodes: Nodes, namespace: str) -> Iterator[str]:
-    """A namespace whose pods are gone at the end: no kubelet would end them."""
-    yield namespace
-    api.delete_all(namespace)
 
 
 def test_a_pod_is_bound_with_its_slice_by_one_write(cluster, replica, api, nodes, space):

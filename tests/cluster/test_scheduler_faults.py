@@ -12,7 +12,17 @@ import pytest
 import requests
 
 from tests.cluster.rig import Cluster
-from tests.cluster.scheduler_rig import Api, Nodes, Replica, bound_node, installed, over_committed, pod
+from tests.cluster.scheduler_rig import (  # noqa: F401  fixtures
+    Nodes,
+    Replica,
+    bound_node,
+    give_api,
+    give_nodes,
+    give_space,
+    installed,
+    over_committed,
+    pod,
+)
 
 AWAY = 60
 
@@ -36,24 +46,6 @@ def replica(replicas: list[Replica]) -> Replica:
     replicas[0].start()
     replicas[0].wait_ready()
     return replicas[0]
-
-
-@pytest.fixture
-def api(cluster: Cluster) -> Api:
-    return Api(cluster)
-
-
-@pytest.fixture
-def nodes(api: Api) -> Iterator[Nodes]:
-    nodes = Nodes(api)
-    yield nodes
-    nodes.remove()
-
-
-@pytest.fixture
-def space(api: Api, nodes: Nodes, namespace: str) -> Iterator[str]:
-    yield namespace
-    api.delete_all(namespace)
 
 
 def is_bound(cluster: Cluster, space: str, name: str) -> bool:

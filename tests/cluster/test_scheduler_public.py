@@ -11,7 +11,17 @@ import requests
 import yaml
 
 from tests.cluster.rig import Cluster
-from tests.cluster.scheduler_rig import SYSTEM, Api, Nodes, Replica, bound_node, installed, pod, webhook
+from tests.cluster.scheduler_rig import (  # noqa: F401  fixtures
+    SYSTEM,
+    Replica,
+    bound_node,
+    give_api,
+    give_nodes,
+    give_space,
+    installed,
+    pod,
+    webhook,
+)
 
 
 @pytest.fixture(scope="module")
@@ -24,24 +34,6 @@ def replica(cluster: Cluster) -> Iterator[Replica]:
         cluster.wait_for(lambda: bundle(cluster), "the webhook's configuration has the CA")
         yield replica
         replica.stop()
-
-
-@pytest.fixture
-def api(cluster: Cluster, replica: Replica) -> Api:
-    return Api(cluster)
-
-
-@pytest.fixture
-def nodes(api: Api) -> Iterator[Nodes]:
-    nodes = Nodes(api)
-    yield nodes
-    nodes.remove()
-
-
-@pytest.fixture
-def space(api: Api, nodes: Nodes, namespace: str) -> Iterator[str]:
-    yield namespace
-    api.delete_all(namespace)
 
 
 def bundle(cluster: Cluster) -> str:
