@@ -11,7 +11,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,6 +20,7 @@ import httpx
 import yaml
 
 from tests.cluster.rig import Cluster, images
+from tests.hub_client import Failed, HubClient
 
 HERE = Path(__file__).parent
 PATIENCE = 120.0
@@ -34,11 +35,7 @@ _ROLE = [
 ]  # fmt: skip
 
 
-class Failed(Exception):
-    """A server was not started; the text is what the person read."""
-
-
-class HubSite:
+class HubSite(HubClient):
     """`with HubSite(cluster, "jhub", folder) as site: site.start("alice", {"profile": "small"})`.
 
     Args:
@@ -121,7 +118,7 @@ class HubSite:
             Failed: it was refused at once.
         """
         self.api.post(f"/users/{user}")
-        answer = self.api.post(self._place(user, server), json={"user_options": options})
+        answer = self.api.post(self.place(user, server), json={"user_options": options})
         if answer.status_code >= 400:
             raise Failed(answer.json()["message"])
 
@@ -140,30 +137,12 @@ class HubSite:
         """What the person is told that has `part` in it, once they are."""
         return next(event["message"] for event in self.progress(user) if part in event["message"])
 
-    def progress(self, user: str, server: str = "") -> Iterator[dict[str, Any]]:
-        """What the progress page is told, as it comes."""
-        with self.api.stream("GET", self._place(user, server) + "/progress") as answer:
-            for line in answer.iter_lines():
-                if line.startswith("data: "):
-                    yield json.loads(line.removeprefix("data: "))
-
     def stop(self, user: str, server: str = "") -> None:
         """Stop a server, or cancel its start, and return when its pod is gone."""
         name = self.pod_name(user, server)
-        self.api.delete(self._place(user, server))
+        self.api.delete(self.place(user, server))
         self._until(lambda: server not in self.servers(user), f"{user} has no server")
         self._until(lambda: self.cluster.pod(name, self.namespace) is None, f"{name} is gone")
-
-    def stop_all(self) -> None:
-        for user in self.api.get("/users", params={"state": "active"}).json():
-            for server in user["servers"]:
-                self.stop(user["name"], server)
-
-    def servers(self, user: str) -> dict[str, Any]:
-        """The active servers of a user."""
-        answer = self.api.get(f"/users/{user}", params={"include_stopped_servers": "0"})
-        found: dict[str, Any] = answer.json().get("servers", {})
-        return found
 
     def slice_of(self, user: str, server: str = "") -> dict[str, Any]:
         """What the hub says of a running server's slice."""
@@ -185,9 +164,6 @@ class HubSite:
         return done.stdout, done.stderr
 
     # --- small things
-
-    def _place(self, user: str, server: str) -> str:
-        return f"/users/{user}/servers/{server}" if server else f"/users/{user}/server"
 
     def _account(self) -> None:
         """A ServiceAccount for the hub, and files with which it is one."""

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,17 +26,14 @@ from hami_hub import native
 from hami_hub.core.slices import Placement
 from hami_hub.slicepage import read_placement
 from hami_hub.spawner.leftovers import SERVER_FILE
+from tests.hub_client import Failed, HubClient
 
 HERE = Path(__file__).parent
 PATIENCE = 60.0
 _PROXY = "from configurable_http_proxy.cli import main; main()"
 
 
-class Failed(Exception):
-    """A server was not started; the text is what the person read."""
-
-
-class Hub:
+class Hub(HubClient):
     """`with Hub(spawner="hami-simple") as hub: hub.start("alice", {"profile": "small"})`.
 
     Args:
@@ -174,7 +170,7 @@ class Hub:
             Failed: it was refused at once.
         """
         self.api.post(f"/users/{user}")
-        place = f"/users/{user}/servers/{server}" if server else f"/users/{user}/server"
+        place = self.place(user, server)
         # JupyterHub 5 takes the body for the options themselves.
         body = {"user_options": options} if jupyterhub.version_info[0] >= 6 else options
         answer = self.api.post(place, json=body) if body is not None else self.api.post(place)
@@ -195,38 +191,18 @@ class Hub:
             time.sleep(0.1)  # it failed, and the hub is only about to say so
         raise Failed("The progress ended without an end.")
 
-    def progress(self, user: str, server: str = "") -> Iterator[dict[str, Any]]:
-        """What the progress page is told, as it comes."""
-        place = f"/users/{user}/servers/{server}/progress" if server else f"/users/{user}/server/progress"
-        with self.api.stream("GET", place) as answer:
-            for line in answer.iter_lines():
-                if line.startswith("data: "):
-                    yield json.loads(line.removeprefix("data: "))
-
     def until_waiting(self, user: str) -> str:
         """Wait until somebody is in line; what they are told."""
         return next(event["message"] for event in self.progress(user) if "in line" in event["message"])
 
     def stop(self, user: str, server: str = "") -> None:
         """Stop a server, or cancel its start, and return when that is done."""
-        place = f"/users/{user}/servers/{server}" if server else f"/users/{user}/server"
-        self.api.delete(place)
+        self.api.delete(self.place(user, server))
         self.until_stopped(user, server)
 
     def until_stopped(self, user: str, server: str = "") -> None:
         """Wait until the hub knows that a server is gone."""
         self._until(lambda: server not in self.servers(user))
-
-    def stop_all(self) -> None:
-        for user in self.api.get("/users", params={"state": "active"}).json():
-            for server in user["servers"]:
-                self.stop(user["name"], server)
-
-    def servers(self, user: str) -> dict[str, Any]:
-        """The active servers of a user."""
-        answer = self.api.get(f"/users/{user}", params={"include_stopped_servers": "0"})
-        servers: dict[str, Any] = answer.json().get("servers", {})
-        return servers
 
     def call(self, user: str, what: str, content: object = None, server: str = "") -> dict[str, Any]:
         """Have the (fake) server of a user do something."""
