@@ -91,6 +91,7 @@ class DevicePlugin(Base, frozen=True):
         ignored_xids: NVIDIA's numbers of errors that a program makes, not its card.
         quarantine_seconds: how long a card takes no new slice after an error, at least; doubled by each that follows.
         unaccounted_memory: MiB of a card that no slice holds and that are told as an event on the node; 0: never.
+        escapes: what to do about processes that got around the limiter: nothing, an event on the node, or end them too.
         simulated_cards: see there.
     """
 
@@ -102,6 +103,7 @@ class DevicePlugin(Base, frozen=True):
     ignored_xids: tuple[Count, ...] = (13, 31, 43, 45, 68, 109)
     quarantine_seconds: Annotated[int, msgspec.Meta(ge=1)] = 60
     unaccounted_memory: Count = 512
+    escapes: Literal["ignore", "report", "end"] = "report"
     simulated_cards: SimulatedCards = SimulatedCards()
 
 

@@ -22,6 +22,7 @@ from . import mig
 from .announce import Announcer
 from .base import Base, BaseError
 from .cardnews import CardNews
+from .escapes import EscapeGuard
 from .garbage import GRACE_SECONDS, Garbage
 from .health import NodeCards
 from .kubelet import PodResources
@@ -109,9 +110,9 @@ class Agent:
         )
         self._card_watch = CardWatch(self._news, split_count=plugin.device_split_count, seconds=look_seconds)
         self._kubelet = PodResources(places.kubelet / "pod-resources" / "kubelet.sock", self._shared)
-        self._attend_pods(api, library, grace)
+        self._attend_pods(api, library, grace, look_seconds)
 
-    def _attend_pods(self, api: ApiServer, library: Library, grace: float) -> None:
+    def _attend_pods(self, api: ApiServer, library: Library, grace: float, look_seconds: float) -> None:
         """What goes on as pods come and go."""
         node = self._places.node
         pods = NodePods(lambda: self._tidying.wake())
@@ -133,6 +134,14 @@ class Agent:
             cards=self._cards,
             slices=self._slices,
         )
+        self._escapes = EscapeGuard(
+            self._slices,
+            lambda: pods.by_uid,
+            end=self._settings.device_plugin.escapes == "end",
+            tell=self._tell,
+            count=self._outcomes.escape,
+            seconds=look_seconds,
+        )
 
     async def run(self) -> None:
         """Until cancelled, or until a part of it fails, which is a bug.
@@ -144,6 +153,8 @@ class Agent:
         self._card_watch.start()
         for part in (self._watch.run, self._register.run, self._events.run, self._tidying.run):
             self._start(part)
+        if self._settings.device_plugin.escapes != "ignore":
+            self._start(self._escapes.run)
         self._announcer.offer(self._shared)
         try:
             while True:

@@ -83,6 +83,9 @@ class CountedOutcomes(Outcomes):
         self._refused = Counter(
             "hami_container_start_refusals", "Containers that got no slice.", ["rule"], registry=registry
         )
+        self._escapes = Counter(
+            "hami_slice_escapes", "Slices found to hold more than they answer for.", ["device_uuid"], registry=registry
+        )
         self._xids = Counter("hami_card_xids", "XIDs that a card told of.", ["device_uuid", "xid"], registry=registry)
 
     def started(self, seconds: float) -> None:
@@ -92,6 +95,10 @@ class CountedOutcomes(Outcomes):
     def refused(self, rule: str) -> None:
         """See `Outcomes`."""
         self._refused.labels(rule).inc()
+
+    def escape(self, uuid: str) -> None:
+        """A slice's processes got around the limiter."""
+        self._escapes.labels(uuid).inc()
 
     def xid(self, uuid: str, code: int) -> None:
         """A card told of an error."""

@@ -55,10 +55,18 @@ class PodSpec(TypedDict, total=False):
     nodeName: str
 
 
+class ContainerStatus(TypedDict, total=False):
+    """Of a container's status, what is needed."""
+
+    name: str
+    containerID: str
+
+
 class PodStatus(TypedDict, total=False):
     """Of a pod's status, what is needed."""
 
     phase: str
+    containerStatuses: list[ContainerStatus]
 
 
 class _PodIdentity(TypedDict):

@@ -31,6 +31,8 @@ VALUE_SETS: dict[str, list[str]] = {
     "hubs": ["hub.namespaces={one,two}", "hub.serviceAccount=jupyterhub"],
     "scheduler only": ["devicePlugin.enabled=false", "prometheus.enabled=true"],
     "runtime class": ["devicePlugin.runtimeClassName=nvidia", "devicePlugin.createRuntimeClass=true"],
+    "escapes ended": ["devicePlugin.escapes=end"],
+    "escapes ignored": ["devicePlugin.escapes=ignore"],
     "MIG": ["devicePlugin.migStrategy=mixed"],
     "one replica": ["scheduler.replicas=1", "scheduler.podDisruptionBudget.enabled=false"],
     "no policies": ["networkPolicy.enabled=false", "tests.enabled=false"],
@@ -172,6 +174,7 @@ REACHES = [
     ("devicePlugin.ignoredXids={13}", "device_plugin.ignored_xids", (13,)),
     ("devicePlugin.quarantineSeconds=5", "device_plugin.quarantine_seconds", 5),
     ("devicePlugin.unaccountedMemory=0", "device_plugin.unaccounted_memory", 0),
+    ("devicePlugin.escapes=end", "device_plugin.escapes", "end"),
     ("devicePlugin.nvidiaNodeSelector.gpu=yes", "device_plugin.node_label", "gpu=yes"),
     ("devicePlugin.simulatedCards.count=2", "device_plugin.simulated_cards.count", 2),
     ("devicePlugin.simulatedCards.profile=A10", "device_plugin.simulated_cards.profile", "A10"),
@@ -225,6 +228,9 @@ def test_the_policies_protect_what_the_daemons_write() -> None:
     assert f"'{NODE_REGISTER}'" in own_node["validations"][1]["expression"]
 
 
+ADDED = {"SYS_ADMIN": "devicePlugin.migStrategy=mixed", "KILL": "devicePlugin.escapes=end"}
+
+
 def pod_specs(objects: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
     for each in objects:
         if each["kind"] in ("Deployment", "DaemonSet"):
@@ -236,9 +242,10 @@ def pod_specs(objects: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, An
 @pytest.mark.parametrize("values", VALUE_SETS.values(), ids=VALUE_SETS)
 def test_no_pod_has_more_than_it_needs(values: list[str]) -> None:
     for name, spec in pod_specs(render(*values)):
-        assert not {"hostPID", "hostNetwork", "hostIPC"} & spec.keys(), name
+        assert not {"hostNetwork", "hostIPC"} & spec.keys(), name
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         plugin = name.endswith("device-plugin")
+        assert spec.get("hostPID", False) == (plugin and "devicePlugin.escapes=ignore" not in values)
         assert plugin or spec["securityContext"]["runAsNonRoot"]
         assert plugin or not any("hostPath" in each for each in spec.get("volumes", ()))
         for container in spec["containers"]:
@@ -246,8 +253,8 @@ def test_no_pod_has_more_than_it_needs(values: list[str]) -> None:
             assert security["readOnlyRootFilesystem"]
             assert security["allowPrivilegeEscalation"] is False
             assert security["capabilities"]["drop"] == ["ALL"]
-            added = ["SYS_ADMIN"] if plugin and "devicePlugin.migStrategy=mixed" in values else None
-            assert security["capabilities"].get("add") == added
+            added = [capability for capability, value in ADDED.items() if plugin and value in values]
+            assert security["capabilities"].get("add", []) == added
             assert ":latest" not in container["image"]
             assert name.endswith(("-ready", "-cards")) or container["resources"]["requests"]
 

@@ -377,6 +377,26 @@ def test_figures_are_there_from_the_start(plugin: PluginOnNode, space: str) -> N
     assert plugin.metric("hami_host_gpu_memory_unaccounted_bytes", device_uuid=first) == 0
 
 
+def test_who_got_around_the_limiter_is_named_and_ended(plugin: PluginOnNode, space: str) -> None:
+    cluster, settings, (first, _) = plugin.cluster, plugin.settings, uuids(plugin)
+    # as a program that talks to the driver by itself; what came before is accounted for
+    escape = LOOK + "cuda.hamisim_take(0, ctypes.c_int64(700 << 20)); import time; time.sleep(3600)"
+    honest = LOOK + "allocate(1000); import time; time.sleep(3600)"
+    try:
+        anew(plugin, {**settings, "escapes": "end"})
+        for name, code in (("alice", escape), ("bob", honest)):
+            pod = slice_pod(name, ["python", "-u", "-c", code], namespace=space, restartPolicy="OnFailure")
+            start(plugin, pod, {"main": placement(first, vram=2000)})
+        said = cluster.wait_for(lambda: escapes(cluster), "it is told")
+        assert said.startswith(f"{space}/alice/main holds 904 MiB of the card {first}")
+        assert said.endswith("got around the limiter. They are ended.")
+        cluster.wait_for(lambda: restarts(cluster, "alice", space) > 0, "alice's process was killed")
+        assert plugin.metric("hami_slice_escapes_total", device_uuid=first) == 1
+        assert not restarts(cluster, "bob", space)
+    finally:
+        anew(plugin, settings)
+
+
 def test_cards_that_are_cut_by_mig_are_offered_by_profile_or_not_at_all(plugin: PluginOnNode, space: str) -> None:
     cluster, settings = plugin.cluster, plugin.settings
     cut = {"count": 1, "profile": "A100-40GB", "mig": "1g,1g,3g"}
@@ -399,6 +419,11 @@ def test_cards_that_are_cut_by_mig_are_offered_by_profile_or_not_at_all(plugin: 
         assert in_pod(cluster, "mig", "printenv", "HAMI_SIM_DIR", namespace=space) == "/run/hami/sim"
     finally:
         anew(plugin, settings)
+
+
+def escapes(cluster: Cluster) -> str:
+    """What the node's agent tells of those who got around the limiter."""
+    return "".join(event["message"] for event in node_events(cluster) if event["reason"] == "SliceEscaped")
 
 
 def anew(plugin: PluginOnNode, settings: dict[str, Any]) -> None:
