@@ -11,11 +11,11 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 
 import msgspec
 
 from cluster.apiserver import MERGE_PATCH, ApiRefused, ApiServer, ApiUnreachable
+from cluster.event import About, event_body, events_path
 from hami_hub.core.cards import Card, scaled_vram
 from hami_hub.core.codec import encode_node_register
 from hami_hub.core.names import NODE_REGISTER
@@ -25,9 +25,7 @@ _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 60.0
 _PAUSE_SECONDS = 5.0
 _COMPONENT = "hami-device-plugin"
-_EVENTS = "/api/v1/namespaces/default/events"
 _MOST_EVENTS = 100
-_LONGEST_TEXT = 1024  # of an event's message, by the API server's rule
 
 
 class _Meta(msgspec.Struct):
@@ -108,39 +106,23 @@ class NodeEvents:
     """
 
     def __init__(self, api: ApiServer, node: str) -> None:
-        self._api, self._node = api, node
+        self._api = api
+        # The kubelet too names a node by its name where a UID stands; `kubectl describe node` looks for that.
+        self._about = About("Node", node, uid=node)
         self._waiting: asyncio.Queue[dict[str, object]] = asyncio.Queue(_MOST_EVENTS)
 
     def tell(self, reason: str, text: str, *, warning: bool = True) -> None:
         """Write an event soon."""
         _log.log(logging.WARNING if warning else logging.INFO, "%s: %s", reason, text)
         with contextlib.suppress(asyncio.QueueFull):
-            self._waiting.put_nowait(self._event(reason, text, "Warning" if warning else "Normal"))
+            body = event_body(self._about, reason, text, component=_COMPONENT, warning=warning, host=self._about.name)
+            self._waiting.put_nowait(body)
 
     async def run(self) -> None:
         """Write what is told, for as long as this isn't cancelled."""
         while True:
             event = await self._waiting.get()
             try:
-                await self._api.request("POST", _EVENTS, json.dumps(event).encode())
+                await self._api.request("POST", events_path(self._about), json.dumps(event).encode())
             except (ApiRefused, ApiUnreachable) as error:
                 _log.warning("The event %s can't be written: %s", event["reason"], error)
-
-    def _event(self, reason: str, text: str, kind: str) -> dict[str, object]:
-        now = datetime.now(timezone.utc).isoformat(timespec="seconds").replace("+00:00", "Z")
-        return {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"generateName": f"{self._node}.", "namespace": "default"},
-            # The kubelet too names a node by its name here; `kubectl describe node` looks for that.
-            "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._node},
-            "reason": reason,
-            "message": text[:_LONGEST_TEXT],
-            "type": kind,
-            "source": {"component": _COMPONENT, "host": self._node},
-            "reportingComponent": _COMPONENT,
-            "reportingInstance": self._node,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }

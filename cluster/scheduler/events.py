@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
-import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timezone
 
 import msgspec
 
 from cluster.apiserver import ApiRefused, ApiServer, ApiUnreachable
+from cluster.event import About, event_body, events_path, shortened
 
 _log = logging.getLogger(__name__)
 COMPONENT = "hami-scheduler"
 FILTERING_FAILED, BINDING_FAILED, BINDING_SUCCEEDED = "FilteringFailed", "BindingFailed", "BindingSucceed"
 _WARNINGS = frozenset({FILTERING_FAILED, BINDING_FAILED})
-_LONGEST = 1024  # the API server refuses more
 _PACE, _BURST = 10.0, 10.0  # a second; at once after a quiet time
 _MOST_WAITING = 2000
 _REPEATED_AFTER = 300.0
@@ -65,7 +62,7 @@ class Events:
 
     def say(self, pod: PodRef, reason: str, text: str) -> None:
         """Tell `text` about `pod`, unless it was told lately.  Of several that wait, only the last is told."""
-        text = text if len(text.encode()) <= _LONGEST else text.encode()[: _LONGEST - 3].decode(errors="ignore") + "…"
+        text = shortened(text)
         now, what = self._clock(), (pod.uid, reason, text)
         if now - self._said.get(what, -_REPEATED_AFTER) < _REPEATED_AFTER:
             return
@@ -103,35 +100,11 @@ class Events:
             await self._send(first.pod, first.reason, first.text)
 
     async def _send(self, pod: PodRef, reason: str, text: str) -> None:
-        body = msgspec.json.encode(_event(pod, reason, text, datetime.now(timezone.utc)))
+        about = About("Pod", pod.name, pod.uid, pod.namespace)
+        body = event_body(about, reason, text, component=COMPONENT, warning=reason in _WARNINGS)
         try:
-            await self._api.request("POST", f"/api/v1/namespaces/{pod.namespace}/events", body)
+            await self._api.request("POST", events_path(about), msgspec.json.encode(body))
             self._sent()
         except (ApiRefused, ApiUnreachable) as error:
             # The pod or its namespace may be on the way out; an event isn't worth a second try.
             _log.debug("An event on %s/%s was not taken: %s", pod.namespace, pod.name, error)
-
-
-def _event(pod: PodRef, reason: str, text: str, now: datetime) -> dict[str, object]:
-    at = now.strftime("%Y-%m-%dT%H:%M:%SZ")
-    return {
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"namespace": pod.namespace, "name": f"{pod.name[:200]}.{secrets.token_hex(8)}"},
-        "involvedObject": {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "namespace": pod.namespace,
-            "name": pod.name,
-            "uid": pod.uid,
-        },
-        "type": "Warning" if reason in _WARNINGS else "Normal",
-        "reason": reason,
-        "message": text,
-        "source": {"component": COMPONENT},
-        "reportingComponent": COMPONENT,
-        "reportingInstance": socket.gethostname(),
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "count": 1,
-    }

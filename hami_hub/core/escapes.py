@@ -1,7 +1,7 @@
 """Who got around the limiter: what the driver says a slice's processes hold, beside what the slice's own page says.
 
 The limiter is preloaded, and a program that talks to the driver by itself never meets it.  Seen from outside it is
-there all the same.  Decides only; `spawner.escapes`, and on Kubernetes the device plugin, ask NVML and the pages, and act.
+there all the same.  Decides only; `spawner.escapes`, or the device plugin on Kubernetes, asks NVML and the pages.
 """
 
 from __future__ import annotations

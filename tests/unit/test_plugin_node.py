@@ -105,7 +105,7 @@ async def test_events_are_on_the_node_and_a_refused_one_stops_nothing(tmp_path: 
         NODE,
         "Warning",
     )
-    assert (second["type"], len(second["message"])) == ("Normal", 1024)
+    assert (second["type"], len(second["message"].encode())) == ("Normal", 1024)
 
 
 @pytest.mark.parametrize(("status", "expected"), [(404, Refused), (403, Refused), (500, ApiUnreachable)])
