@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pynvml
 
 from .core.cards import DEFAULT_SPLIT_COUNT, Card, CardUuid
+from .core.language import later
 from .core.units import Mib, mib_down, mib_up
 
 
@@ -79,6 +80,20 @@ def memory_use(uuid: CardUuid) -> MemoryUse | None:
         return MemoryUse(mib_down(memory.total), mib_up(memory.used))
 
 
+def card_minors(uuids: Iterable[str]) -> list[int]:
+    """The numbers of these cards' device files: /dev/nvidia0 is 0.  One that NVML doesn't know is left out.
+
+    Raises:
+        NoCardsError: see `nvml`.
+    """
+    minors = []
+    with nvml():
+        for uuid in uuids:
+            with contextlib.suppress(pynvml.NVMLError):
+                minors.append(int(pynvml.nvmlDeviceGetMinorNumber(pynvml.nvmlDeviceGetHandleByUUID(uuid))))
+    return minors
+
+
 def describe_card(handle: object, *, index: int, split_count: int = DEFAULT_SPLIT_COUNT) -> Card:
     """The card of an NVML handle; not healthy if it can't say how much memory it has.
 
@@ -118,20 +133,27 @@ def _explain(error: pynvml.NVMLError) -> NoCardsError:
     code = error.value
     if code == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
         return NoCardsError(
-            "The driver's library libnvidia-ml.so.1 was not found. Install the NVIDIA driver, or use simulated cards.",
+            later(
+                "The driver's library libnvidia-ml.so.1 was not found. "
+                "Install the NVIDIA driver, or use simulated cards."
+            ),
             driver_missing=True,
         )
     if code == pynvml.NVML_ERROR_DRIVER_NOT_LOADED:
         return NoCardsError(
-            "The NVIDIA driver is installed but not loaded. Load it with `modprobe nvidia` or restart the machine.",
+            later(
+                "The NVIDIA driver is installed but not loaded. Load it with `modprobe nvidia` or restart the machine."
+            ),
             driver_missing=True,
         )
     if code == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
         return NoCardsError(
-            "The NVIDIA driver was updated while loaded. Restart the machine to load the new one.", driver_missing=False
+            later("The NVIDIA driver was updated while loaded. Restart the machine to load the new one."),
+            driver_missing=False,
         )
     if code == pynvml.NVML_ERROR_NO_PERMISSION:
         return NoCardsError(
-            "NVML refuses this user. Check the access to /dev/nvidia* and the slice's page.", driver_missing=False
+            later("NVML refuses this user. Check the access to /dev/nvidia* and the slice's page."),
+            driver_missing=False,
         )
     return NoCardsError(f"NVML failed to start: {error}. Run `nvidia-smi` to see why.", driver_missing=False)

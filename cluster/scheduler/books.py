@@ -15,6 +15,7 @@ from hami_hub.core.cards import Card
 from hami_hub.core.codec import WireError, cards_of_node
 from hami_hub.core.fleet import Fleet
 from hami_hub.core.names import DEVICE_CORDON, NODE_REGISTER
+from hami_hub.core.nodes import FleetNoRoom
 from hami_hub.core.pods import PodRules, PodUid, PodView, Standing, view_pod
 from hami_hub.core.quantity import milli_quantity, whole_quantity
 from hami_hub.core.units import AmountError
@@ -41,13 +42,14 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """What a pod was told that has no room: when (`time.monotonic`), in which words, and whether it can ever have
-    some.
+    """What a pod was told that has no room: when (`time.monotonic`), in which words, whether it can ever have some,
+    and what the words are made of.
     """
 
     at: float
     text: str
     never: bool
+    no_room: FleetNoRoom | None = None
 
 
 class Books:

@@ -154,7 +154,7 @@ class Extender:
 
     def _refuse(self, view: PodView, names: Sequence[str], no_room: FleetNoRoom) -> FilterResult:
         text = why_no_node(no_room)
-        self._books.refused[view.uid] = Refused(time.monotonic(), text, no_room.never)
+        self._books.refused[view.uid] = Refused(time.monotonic(), text, no_room.never, no_room)
         self._metrics.refusals.labels(no_room.reason).inc()
         self._events.say(PodRef(view.namespace, view.name, view.uid), FILTERING_FAILED, text)
         return FilterResult(node_names=[], failed_and_unresolvable_nodes=_everywhere(text, names))

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timezone
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from hami_hub.core.cards import CardState
+from hami_hub.core.explanation import no_room_to_json
 from hami_hub.core.messages import describe_pod, why_no_node
 from hami_hub.core.nodes import FleetNoRoom, Holding
 from hami_hub.core.pods import ContainerAsk, PodUid, PodView
@@ -96,7 +97,9 @@ class Inventory(_Json, frozen=True):
 
 
 class PodState(_Json, frozen=True):
-    """Where one pod stands.  `reason` and `never` are about a pod that waits."""
+    """Where one pod stands.  `reason` and `never` are about a pod that waits; `why` is what the reason is made of, for
+    whoever says it in another language (`core.explanation`).
+    """
 
     state: Literal["waiting", "reserved", "bound", "unknown"]
     place: int | None = None
@@ -104,9 +107,15 @@ class PodState(_Json, frozen=True):
     node: str | None = None
     reason: str | None = None
     never: bool = False
+    why: dict[str, Any] | None = None
 
 
-Why = tuple[str | None, bool]
+class Why(NamedTuple):
+    """Why a pod waits."""
+
+    reason: str | None
+    never: bool
+    no_room: FleetNoRoom | None = None
 
 
 def inventory(books: Books, now: datetime) -> Inventory:
@@ -139,8 +148,15 @@ def pod_state(books: Books, namespace: str, name: str) -> PodState:
     if held is not None:
         return PodState(state="reserved", node=held)
     queue = books.queue()
-    reason, never = _explainer(books)(view)
-    return PodState(state="waiting", place=queue.index(view) + 1, of=len(queue), reason=reason, never=never)
+    why = _explainer(books)(view)
+    return PodState(
+        state="waiting",
+        place=queue.index(view) + 1,
+        of=len(queue),
+        reason=why.reason,
+        never=why.never,
+        why=no_room_to_json(why.no_room) if why.no_room is not None else None,
+    )
 
 
 def _explainer(books: Books) -> Callable[[PodView], Why]:
@@ -152,14 +168,15 @@ def _explainer(books: Books) -> Callable[[PodView], Why]:
 
     def why(view: PodView) -> Why:
         if view.problem:
-            return view.problem, True
+            return Why(view.problem, True)
         said = books.refused.get(view.uid)
         if said is not None:
-            return said.text, said.never
+            return Why(said.text, said.never, said.no_room)
         key = view.asks, view.node_policy
         if key not in tried:
             verdict = books.fleet.try_place(view)
-            tried[key] = (why_no_node(verdict), verdict.never) if isinstance(verdict, FleetNoRoom) else (None, False)
+            no_room = verdict if isinstance(verdict, FleetNoRoom) else None
+            tried[key] = Why(why_no_node(no_room), no_room.never, no_room) if no_room else Why(None, False)
         return tried[key]
 
     return why
@@ -221,8 +238,8 @@ def _queued(view: PodView, place: int, why: Why) -> QueueEntry:
         place=place,
         since=view.created,
         asks=describe_pod(view.asks),
-        reason=why[0],
-        never=why[1],
+        reason=why.reason,
+        never=why.never,
     )
 
 

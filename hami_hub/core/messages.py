@@ -1,5 +1,5 @@
 """What people are told.  Every sentence about room on the cards is made here, so that form, progress page, REST API and
-log say the same.  Plain text; whoever puts it into a page escapes it.
+log say the same.  Plain text, in the language that holds where it is made; whoever puts it into a page escapes it.
 """
 
 from __future__ import annotations
@@ -7,58 +7,69 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from .cards import CardState
+from .language import capital, chained, count, either, later, say
 from .nodes import CardsShort, FleetNoRoom, FleetPlacement, NodeLack, NodesShort
 from .placement import Lack, NoRoom, Shortfall
 from .pods import ContainerAsk
-from .slices import Placement, SliceRequest
+from .slices import CardShare, Placement, SliceRequest
 from .units import Mib, format_gib, format_vram
+
+_AND = later("{a} and {b}")
+_NEXT = later("{a}; {b}")
+# Bytes of a sentence for an event of Kubernetes, which has 1 KiB for it.
+_MOST = 900
 
 
 def describe_card(state: CardState) -> str:
     """One line about a card: "Tesla T4, 15 GiB, 11 GiB free"."""
     card = state.card
+    about = {"model": card.model, "vram": format_gib(card.vram)}
     if not card.healthy:
-        return f"{card.model}, {format_gib(card.vram)}, out of order"
+        return say("{model}, {vram}, out of order", **about)
     if card.cordoned:
-        return f"{card.model}, {format_gib(card.vram)}, closed by an admin"
+        return say("{model}, {vram}, closed by an admin", **about)
     if not state.slices:
-        return f"{card.model}, {format_gib(card.vram)}, all free"
+        return say("{model}, {vram}, all free", **about)
     if state.exclusive or not state.free_vram:
-        return f"{card.model}, {format_gib(card.vram)}, taken"
-    return f"{card.model}, {format_gib(card.vram)}, {format_gib(state.free_vram)} free"
+        return say("{model}, {vram}, taken", **about)
+    return say("{model}, {vram}, {free} free", **about, free=format_gib(state.free_vram))
 
 
 def describe_request(request: SliceRequest | None) -> str:
     """What is asked for, in a few words: "4 GiB · 25 %", "the whole card", "2 cards of 8 GiB each"."""
     if request is None:
-        return "no GPU"
+        return say("no GPU")
     if request.whole:
-        return "the whole card" if request.cards == 1 else f"{request.cards} whole cards"
-    amount = f"{request.vram_percent} % of the VRAM" if request.vram is None else format_vram(request.vram)
-    amount += _cores(request.cores)
-    return amount if request.cards == 1 else f"{request.cards} cards of {amount} each"
+        if request.cards == 1:
+            return say("the whole card")
+        return count(request.cards, "{n} whole card", "{n} whole cards")
+    if request.vram is None:
+        amount = say("{percent} % of the VRAM", percent=request.vram_percent)
+    else:
+        amount = format_vram(request.vram)
+    if request.cores:
+        amount = say("{vram} · {cores} %", vram=amount, cores=request.cores)
+    if request.cards == 1:
+        return amount
+    return count(request.cards, "{n} card of {amount}", "{n} cards of {amount} each", amount=amount)
 
 
 def describe_placement(placement: Placement, states: Iterable[CardState]) -> str:
     """Where a slice went: "4 GiB · 25 % of a Tesla T4"."""
     models = {state.card.uuid: state.card.model for state in states}
-    parts = []
-    for share in placement.shares:
-        model = models.get(share.uuid, "card")
-        amount = f"{format_vram(share.vram)}{_cores(share.cores)}"
-        parts.append(f"a whole {model}" if share.exclusive else f"{amount} of a {model}")
-    return " and ".join(parts)
+    return chained(_AND, (_share(share, models.get(share.uuid, "")) for share in placement.shares))
 
 
 def describe_pod(asks: Sequence[ContainerAsk]) -> str:
     """What a pod asks for: "4 GiB · 25 %", or by container: "main: 4 GiB; helper: 2 GiB"."""
     if len(asks) == 1:
         return describe_request(asks[0].request)
-    return "; ".join(f"{ask.container}: {describe_request(ask.request)}" for ask in asks) or "no GPU"
+    parts = (say("{name}: {asked}", name=ask.container, asked=describe_request(ask.request)) for ask in asks)
+    return chained(_NEXT, parts) or say("no GPU")
 
 
 def placed_on(placed: FleetPlacement) -> str:
-    """Where a pod goes: "node-a: main has 4 GiB · 25 % of GPU-…"."""
+    """Where a pod goes: "node-a: main has 4 GiB · 25 % of GPU-…".  For the pod's events, in English."""
     parts = [
         f"{container} has "
         + " and ".join(
@@ -67,21 +78,28 @@ def placed_on(placed: FleetPlacement) -> str:
         )
         for container, placement in placed.slices.items()
     ]
-    return _shortened([f"{placed.node}: {parts[0]}", *parts[1:]], "; ")
+    return _shortened([f"{placed.node}: {parts[0]}", *parts[1:]])
 
 
 def why_no_node(no_room: FleetNoRoom) -> str:
-    """Why a pod goes to no node: which cards fall short by how much, and what would help.  At most 1 KiB in UTF-8."""
-    asked = _capital(describe_pod(no_room.asks))
-    several = len(no_room.asks) > 1 or any(ask.request.cards > 1 for ask in no_room.asks)
-    verb = "are" if several else "is"
-    not_free = f"{verb} not free on {_count(no_room.nodes, 'node')}"
-    start = f"{asked} {'can never fit in this cluster as it is' if no_room.never else not_free}"
-    about = f"container {no_room.container}, " if len(no_room.asks) > 1 and no_room.cards else ""
-    reasons = [*(_cards_short(short) for short in no_room.cards), *(_nodes_short(short) for short in no_room.short)]
-    if not reasons:
-        reasons = ["no node offers cards"]
-    return _shortened([f"{start}: {about}{reasons[0]}", *reasons[1:]], "; ") + f". {_pod_way_out(no_room)}"
+    """Why a pod goes to no node: which cards fall short by how much, and what would help.  At most 1 KiB in English."""
+    asked = capital(describe_pod(no_room.asks))
+    reasons = [*map(_cards_short, no_room.cards), *map(_nodes_short, no_room.short)] or [say("no node offers cards")]
+    if len(no_room.asks) > 1 and no_room.cards:
+        reasons[0] = say("container {name}, {reason}", name=no_room.container, reason=reasons[0])
+    why = _shortened(reasons, _MOST - len(asked.encode()) - 50)
+    way_out = _pod_way_out(no_room)
+    if no_room.never:
+        return say(
+            "{asked} can never fit in this cluster as it is: {reasons}. {way_out}",
+            asked=asked, reasons=why, way_out=way_out,
+        )  # fmt: skip
+    return count(
+        2 if len(no_room.asks) > 1 else no_room.asks[0].request.cards if no_room.asks else 1,
+        "{asked} is not free on {nodes}: {reasons}. {way_out}",
+        "{asked} are not free on {nodes}: {reasons}. {way_out}",
+        asked=asked, nodes=_nodes(no_room.nodes), reasons=why, way_out=way_out,
+    )  # fmt: skip
 
 
 def why_no_room(no_room: NoRoom, *, in_cluster: bool = False) -> str:
@@ -93,31 +111,73 @@ def why_no_room(no_room: NoRoom, *, in_cluster: bool = False) -> str:
     """
     if not no_room.shortfalls and not no_room.fitting:
         if in_cluster:
-            return "The cluster offers no GPU now. Pick a profile without one, or ask an admin."
-        return "This machine has no GPU. Pick a profile without one, or ask an admin to run `hami-hub doctor`."
-    asked = _capital(describe_request(no_room.request))
-    reasons = "; ".join(_reason(shortfall) for shortfall in _distinct(no_room.shortfalls))
+            return say("The cluster offers no GPU now. Pick a profile without one, or ask an admin.")
+        return say("This machine has no GPU. Pick a profile without one, or ask an admin to run `hami-hub doctor`.")
+    asked = capital(describe_request(no_room.request))
+    reasons = chained(_NEXT, map(_reason, _distinct(no_room.shortfalls))) or _too_few(no_room, in_cluster)
     if no_room.never:
-        return f"{asked} can never fit here: {reasons or _too_few(no_room, in_cluster)}. {_way_out(no_room)}"
-    verb = "are" if no_room.request.cards > 1 else "is"
-    return f"{asked} {verb} not free now: {reasons or _too_few(no_room, in_cluster)}. {_way_out(no_room)}"
+        return say(
+            "{asked} can never fit here: {reasons}. {way_out}",
+            asked=asked, reasons=reasons, way_out=_way_out(no_room),
+        )  # fmt: skip
+    return count(
+        no_room.request.cards,
+        "{asked} is not free now: {reasons}. {way_out}",
+        "{asked} are not free now: {reasons}. {way_out}",
+        asked=asked, reasons=reasons, way_out=_way_out(no_room),
+    )  # fmt: skip
 
 
 def promised_to_others(ahead: int) -> str:
     """Why a request waits although it would fit."""
-    return f"There is room, but {_count(ahead, 'server')} ahead of you {'waits' if ahead == 1 else 'wait'} for it."
+    return count(
+        ahead,
+        "There is room, but {n} server ahead of you waits for it.",
+        "There is room, but {n} servers ahead of you wait for it.",
+    )
 
 
 def in_line(position: int, reason: str) -> str:
     """Where in line somebody is, and why they wait."""
-    return f"You are {_ordinal(position)} in line. {reason}"
+    return say("You are {place} in line. {reason}", place=_ordinal(position), reason=reason)
 
 
 def waited_in_vain(request: SliceRequest, seconds: float, reason: str) -> str:
     """The end of a wait that came to nothing; of no wait at all, just the reason."""
     if not seconds:
         return reason
-    return f"{_capital(describe_request(request))} did not come free in {_duration(seconds)}. {reason}"
+    return say(
+        "{asked} did not come free in {time}. {reason}",
+        asked=capital(describe_request(request)), time=describe_time(seconds), reason=reason,
+    )  # fmt: skip
+
+
+def describe_time(seconds: float) -> str:
+    """A length of time: "90 seconds", "10 minutes"."""
+    whole = round(seconds)
+    if whole >= 60 and whole % 60 == 0:
+        return count(whole // 60, "{n} minute", "{n} minutes")
+    return count(whole, "{n} second", "{n} seconds")
+
+
+def rough_time(seconds: float) -> str:
+    """How long until something, never too short: "10 minutes", "3 hours", "2 days"."""
+    minutes = max(1, -int(-seconds // 60))
+    if minutes >= 48 * 60:
+        return count(-(-minutes // (24 * 60)), "{n} day", "{n} days")
+    if minutes >= 120:
+        return count(-(-minutes // 60), "{n} hour", "{n} hours")
+    # A page that says it anew each minute is read by nobody.
+    step = 10 if minutes > 20 else 5 if minutes > 5 else 1
+    return count(-(-minutes // step) * step, "{n} minute", "{n} minutes")
+
+
+def frees_next(vram: Mib, seconds: float) -> str:
+    """What comes free by a time limit, at the latest."""
+    return say(
+        "{vram} of it come free within {time}, when a server's time is over.",
+        vram=format_vram(vram), time=rough_time(seconds),
+    )  # fmt: skip
 
 
 def largest_fit(states: Iterable[CardState], request: SliceRequest) -> Mib:
@@ -133,91 +193,159 @@ def largest_fit(states: Iterable[CardState], request: SliceRequest) -> Mib:
     return max(fits, default=Mib(0))
 
 
+def _share(share: CardShare, model: str) -> str:
+    name = model or say("card")
+    if share.exclusive:
+        return say("a whole {model}", model=name)
+    return say("{amount} of a {model}", amount=f"{format_vram(share.vram)}{_cores(share.cores)}", model=name)
+
+
 def _reason(shortfall: Shortfall) -> str:
-    name = f"the {shortfall.model}"
-    if shortfall.lack is Lack.VRAM:
-        return f"{name} has {format_vram(Mib(shortfall.free))} free, {format_vram(Mib(shortfall.asked))} are asked for"
-    if shortfall.lack is Lack.SIZE:
-        return (
-            f"{name} has {format_vram(Mib(shortfall.free))} in all, {format_vram(Mib(shortfall.asked))} are asked for"
+    values = {
+        "model": shortfall.model,
+        "free": format_vram(Mib(shortfall.free)),
+        "asked": format_vram(Mib(shortfall.asked)),
+    }
+    if shortfall.lack is Lack.EMPTY:
+        return count(
+            shortfall.free,
+            "the {model} is shared by {n} other server",
+            "the {model} is shared by {n} other servers",
+            **values,
         )
-    return {
-        Lack.HEALTH: f"{name} is out of order",
-        Lack.CORDON: f"{name} is closed to new servers by an admin",
-        Lack.WISH: f"{name} is not a card that was asked for",
-        Lack.EMPTY: f"{name} is shared by {_count(shortfall.free, 'other server')}",
-        Lack.TAKEN: f"one server has all of the {shortfall.model}",
-        Lack.SLICES: f"{name} can't be cut into more slices",
-        Lack.CORES: f"{name} has {shortfall.free} % of its time free, {max(shortfall.asked, 1)} % are asked for",
-    }[shortfall.lack]
+    if shortfall.lack is Lack.CORES:
+        values |= {"free": str(shortfall.free), "asked": str(max(shortfall.asked, 1))}
+    return say(_REASONS[shortfall.lack], **values)
+
+
+_REASONS = {
+    Lack.HEALTH: later("the {model} is out of order"),
+    Lack.CORDON: later("the {model} is closed to new servers by an admin"),
+    Lack.WISH: later("the {model} is not a card that was asked for"),
+    Lack.SIZE: later("the {model} has {free} in all, {asked} are asked for"),
+    Lack.TAKEN: later("one server has all of the {model}"),
+    Lack.SLICES: later("the {model} can't be cut into more slices"),
+    Lack.VRAM: later("the {model} has {free} free, {asked} are asked for"),
+    Lack.CORES: later("the {model} has {free} % of its time free, {asked} % are asked for"),
+}
 
 
 def _way_out(no_room: NoRoom) -> str:
     if no_room.never:
         sizes = [s.free for s in no_room.shortfalls if s.lack is Lack.SIZE and s.free]
         if sizes and no_room.request.cards == 1:
-            return f"Pick {format_vram(Mib(max(sizes)))} or less, or a profile without a GPU."
-        return "Pick another profile."
+            return say("Pick {most} or less, or a profile without a GPU.", most=format_vram(Mib(max(sizes))))
+        return say("Pick another profile.")
     frees = [s.free for s in no_room.shortfalls if s.lack is Lack.VRAM and s.free]
     if frees and not no_room.request.exclusive:
-        return f"Pick {format_vram(Mib(max(frees)))} or less, or wait until a server stops."
-    return "Wait until a server stops, or pick another profile."
+        return say("Pick {most} or less, or wait until a server stops.", most=format_vram(Mib(max(frees))))
+    return say("Wait until a server stops, or pick another profile.")
 
 
 def _too_few(no_room: NoRoom, in_cluster: bool) -> str:
-    place = "no node has more than" if in_cluster else "this machine has"
-    return f"{no_room.request.cards} cards are asked for, {place} {no_room.fitting}"
+    cards, fitting = no_room.request.cards, no_room.fitting
+    if in_cluster:
+        return count(
+            cards,
+            "{n} card is asked for, no node has more than {fitting}",
+            "{n} cards are asked for, no node has more than {fitting}",
+            fitting=fitting,
+        )
+    return count(
+        cards,
+        "{n} card is asked for, this machine has {fitting}",
+        "{n} cards are asked for, this machine has {fitting}",
+        fitting=fitting,
+    )
 
 
 def _cards_short(short: CardsShort) -> str:
     """So many cards, what they lack, and the nearest of them: "12 cards on 3 nodes have too little VRAM free, …"."""
-    near, one = short.nearest, short.cards == 1
-    has, are, belongs = ("has", "is", "belongs") if one else ("have", "are", "belong")
-    where = f"{_name(near.node)}, {near.uuid}"
-    asked, free = format_vram(Mib(near.asked)), format_vram(Mib(max(0, near.free)))
-    time = f"{max(1, near.asked)} %"
-    said = {
-        Lack.HEALTH: f"{are} out of order",
-        Lack.CORDON: f"{are} closed by an admin",
-        Lack.WISH: f"{are} not among those asked for",
-        Lack.SIZE: f"{are} too small: {free} in all, {asked} asked for ({where})",
-        Lack.EMPTY: f"{are} in use, an empty one is asked for",
-        Lack.TAKEN: f"{belongs} to one slice alone",
-        Lack.SLICES: f"can't be cut into more slices ({where})",
-        Lack.VRAM: f"{has} too little VRAM free: {free} at best, {asked} asked for ({where})",
-        Lack.CORES: f"{has} too little time free: {max(0, near.free)} % at best, {time} asked for ({where})",
-    }[short.lack]
-    return f"{_count(short.cards, 'card')} on {_count(short.nodes, 'node')} {said}"
+    near = short.nearest
+    cores = short.lack is Lack.CORES
+    return count(
+        short.cards,
+        *_CARDS_SHORT[short.lack],
+        nodes=_nodes(short.nodes),
+        where=f"{_name(near.node)}, {near.uuid}",
+        free=max(0, near.free) if cores else format_vram(Mib(max(0, near.free))),
+        asked=max(1, near.asked) if cores else format_vram(Mib(near.asked)),
+    )
+
+
+_CARDS_SHORT = {
+    Lack.HEALTH: either("{n} card on {nodes} is out of order", "{n} cards on {nodes} are out of order"),
+    Lack.CORDON: either("{n} card on {nodes} is closed by an admin", "{n} cards on {nodes} are closed by an admin"),
+    Lack.WISH: either(
+        "{n} card on {nodes} is not among those asked for", "{n} cards on {nodes} are not among those asked for"
+    ),
+    Lack.SIZE: either(
+        "{n} card on {nodes} is too small: {free} in all, {asked} asked for ({where})",
+        "{n} cards on {nodes} are too small: {free} in all, {asked} asked for ({where})",
+    ),
+    Lack.EMPTY: either(
+        "{n} card on {nodes} is in use, an empty one is asked for",
+        "{n} cards on {nodes} are in use, an empty one is asked for",
+    ),
+    Lack.TAKEN: either(
+        "{n} card on {nodes} belongs to one slice alone", "{n} cards on {nodes} belong to one slice alone"
+    ),
+    Lack.SLICES: either(
+        "{n} card on {nodes} can't be cut into more slices ({where})",
+        "{n} cards on {nodes} can't be cut into more slices ({where})",
+    ),
+    Lack.VRAM: either(
+        "{n} card on {nodes} has too little VRAM free: {free} at best, {asked} asked for ({where})",
+        "{n} cards on {nodes} have too little VRAM free: {free} at best, {asked} asked for ({where})",
+    ),
+    Lack.CORES: either(
+        "{n} card on {nodes} has too little time free: {free} % at best, {asked} % asked for ({where})",
+        "{n} cards on {nodes} have too little time free: {free} % at best, {asked} % asked for ({where})",
+    ),
+}
 
 
 def _nodes_short(short: NodesShort) -> str:
-    nodes = _count(short.nodes, "node")
-    best = f"{short.free} at best, {short.asked} asked for ({_name(short.nearest)})"
-    return {
-        NodeLack.NO_CARDS: f"{nodes} {'offers' if short.nodes == 1 else 'offer'} no cards",
-        NodeLack.KUBELET_SLOTS: f"on {nodes} pods without a slice use up the slots: {best}",
-        NodeLack.CARDS: f"on {nodes} too few cards fit: {best}",
-        NodeLack.TOGETHER: "each container alone would fit, but all together fit on no node",
-    }[short.lack]
+    if short.lack is NodeLack.NO_CARDS:
+        return count(short.nodes, "{n} node offers no cards", "{n} nodes offer no cards")
+    if short.lack is NodeLack.TOGETHER:
+        return say("each container alone would fit, but all together fit on no node")
+    return count(short.nodes, *_NODES_SHORT[short.lack], free=short.free, asked=short.asked, where=_name(short.nearest))
+
+
+_NODES_SHORT = {
+    NodeLack.KUBELET_SLOTS: either(
+        "on {n} node pods without a slice use up the slots: {free} at best, {asked} asked for ({where})",
+        "on {n} nodes pods without a slice use up the slots: {free} at best, {asked} asked for ({where})",
+    ),
+    NodeLack.CARDS: either(
+        "on {n} node too few cards fit: {free} at best, {asked} asked for ({where})",
+        "on {n} nodes too few cards fit: {free} at best, {asked} asked for ({where})",
+    ),
+}
 
 
 def _pod_way_out(no_room: FleetNoRoom) -> str:
     if no_room.never:
         sizes = [short.nearest.free for short in no_room.cards if short.lack is Lack.SIZE]
-        return f"Ask for {format_vram(Mib(max(sizes)))} or less." if sizes else "Ask for less, or for other cards."
+        if sizes:
+            return say("Ask for {most} or less.", most=format_vram(Mib(max(sizes))))
+        return say("Ask for less, or for other cards.")
     frees = [short.nearest.free for short in no_room.cards if short.lack is Lack.VRAM and short.nearest.free > 0]
     if frees and not any(ask.request.exclusive for ask in no_room.asks):
-        return f"It starts when a slice ends, or ask for {format_vram(Mib(max(frees)))} or less."
-    return "It starts when room comes free."
+        return say("It starts when a slice ends, or ask for {most} or less.", most=format_vram(Mib(max(frees))))
+    return say("It starts when room comes free.")
 
 
-def _shortened(parts: Sequence[str], between: str, most: int = 900) -> str:
+def _shortened(parts: Sequence[str], most: int = _MOST) -> str:
     """As many of `parts` as fit into so many bytes."""
     text = parts[0]
     for position, part in enumerate(parts[1:], 1):
-        if len(f"{text}{between}{part}".encode()) > most:
-            return f"{text}{between}and {_count(len(parts) - position, 'more reason')}"
-        text = f"{text}{between}{part}"
+        longer = say(_NEXT, a=text, b=part)
+        if len(longer.encode()) > most:
+            more = count(len(parts) - position, "and {n} more reason", "and {n} more reasons")
+            return say(_NEXT, a=text, b=more)
+        text = longer
     return text
 
 
@@ -240,19 +368,14 @@ def _distinct(shortfalls: Sequence[Shortfall]) -> list[Shortfall]:
     return list(seen.values())
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _nodes(number: int) -> str:
+    return count(number, "{n} node", "{n} nodes")
 
 
 def _ordinal(number: int) -> str:
-    teen = number % 100 in (11, 12, 13)
-    return f"{number}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
+    if number % 100 not in (11, 12, 13) and number % 10 in _ORDINALS:
+        return say(_ORDINALS[number % 10], n=number)
+    return say("{n}th", n=number)
 
 
-def _duration(seconds: float) -> str:
-    whole = round(seconds)
-    return _count(whole // 60, "minute") if whole >= 60 and whole % 60 == 0 else _count(whole, "second")
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+_ORDINALS = {1: later("{n}st"), 2: later("{n}nd"), 3: later("{n}rd")}

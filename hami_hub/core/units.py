@@ -10,6 +10,8 @@ import re
 from fractions import Fraction
 from typing import NewType
 
+from .language import later, say
+
 Mib = NewType("Mib", int)
 Percent = NewType("Percent", int)
 
@@ -32,36 +34,49 @@ _DECIMAL_UNITS = {"k", "kb", "mb", "g", "gb", "t", "tb"}
 # ASCII digits only: int() would take the digits of every script.
 _AMOUNT = re.compile(r"([0-9]{1,13})(?:\.([0-9]{1,9}))? ?([A-Za-z]{0,3})")
 _PERCENT = re.compile(r"([0-9]{1,9}) ?%?")
-_EXAMPLE = "Write it like 4 GiB or 4096 MiB."
 _SHOWN = 32
+# What a percentage may be of.
+CORES = later("cores")
+CARD_VRAM = later("a card's VRAM")
 
 
 class AmountError(ValueError):
     """A text that is no amount.  The message is one plain sentence with a way out, fit to be shown."""
 
 
-def parse_vram(text: str | int) -> Mib:
+def parse_vram(text: str | int, *, least: Mib = Mib(1), most: Mib = MAX_VRAM) -> Mib:
     """The amount of VRAM that `text` names: "4 GiB", "4Gi", "1.5 GiB", "4096", "4096MiB"; a bare number is MiB.
 
     Raises:
-        AmountError: not an amount, not a whole number of MiB, zero, or more than `MAX_VRAM`.
+        AmountError: not an amount, not a whole number of MiB, less than `least` or more than `most`.
     """
     shown = _quoted(text)
     match = None if isinstance(text, bool) else _AMOUNT.fullmatch(str(text).strip(" \t"))
     if match is None:
-        raise AmountError(f"{shown} is not an amount of VRAM. {_EXAMPLE}")
+        raise AmountError(say("{text} is not an amount of VRAM. Write it like 4 GiB or 4096 MiB.", text=shown))
     whole, decimals, unit = match[1], match[2] or "", match[3]
     if unit.lower() in _DECIMAL_UNITS:
-        raise AmountError(f"{shown} uses a decimal unit, VRAM is counted in MiB and GiB. {_EXAMPLE}")
+        raise AmountError(
+            say(
+                "{text} uses a decimal unit, VRAM is counted in MiB and GiB. Write it like 4 GiB or 4096 MiB.",
+                text=shown,
+            )
+        )
     if unit.lower() not in _MIB_PER_UNIT:
-        raise AmountError(f"{shown} has a unit that VRAM is not counted in. {_EXAMPLE}")
+        raise AmountError(
+            say("{text} has a unit that VRAM is not counted in. Write it like 4 GiB or 4096 MiB.", text=shown)
+        )
     amount = Fraction(int(whole + decimals), 10 ** len(decimals)) * _MIB_PER_UNIT[unit.lower()]
     if amount.denominator != 1:
-        raise AmountError(f"{shown} is not a whole number of MiB. {_EXAMPLE}")
-    if amount == 0:
-        raise AmountError(f"{shown} is no memory at all, a slice needs at least 1 MiB. {_EXAMPLE}")
-    if amount > MAX_VRAM:
-        raise AmountError(f"{shown} is more than any card has. {_EXAMPLE}")
+        raise AmountError(say("{text} is not a whole number of MiB. Write it like 4 GiB or 4096 MiB.", text=shown))
+    if amount < least:
+        raise AmountError(
+            say(
+                "{text} is no memory at all, a slice needs at least 1 MiB. Write it like 4 GiB or 4096 MiB.", text=shown
+            )
+        )
+    if amount > most:
+        raise AmountError(say("{text} is more than any card has. Write it like 4 GiB or 4096 MiB.", text=shown))
     return Mib(int(amount))
 
 
@@ -90,8 +105,8 @@ def format_gib(amount: Mib) -> str:
     return f"{tenths // 10} GiB" if tenths % 10 == 0 else f"{tenths // 10}.{tenths % 10} GiB"
 
 
-def parse_percent(text: str | int, *, of: str = "cores") -> Percent:
-    """A whole percentage from 0 to 100: "25", "25 %", 25.  `of` is the word used in the error.
+def parse_percent(text: str | int, *, of: str = CORES) -> Percent:
+    """A whole percentage from 0 to 100: "25", "25 %", 25.  `of`: `CORES` or `CARD_VRAM`, for the error.
 
     Raises:
         AmountError: not a whole number from 0 to 100.
@@ -99,7 +114,11 @@ def parse_percent(text: str | int, *, of: str = "cores") -> Percent:
     match = None if isinstance(text, bool) else _PERCENT.fullmatch(str(text).strip(" \t"))
     if match is None or int(match[1]) > 100:
         raise AmountError(
-            f"{_quoted(text)} is not a percentage of {of}. Write a whole number from 0 to 100, like 25 %."
+            say(
+                "{text} is not a percentage of {whole}. Write a whole number from 0 to 100, like 25 %.",
+                text=_quoted(text),
+                whole=say(of),
+            )
         )
     return Percent(int(match[1]))
 

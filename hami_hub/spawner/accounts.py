@@ -7,6 +7,7 @@ import pwd
 import subprocess
 from pathlib import Path
 
+from ..core.language import say
 from .errors import GpuSpawnError, Reason
 
 
@@ -20,7 +21,8 @@ def account(name: str) -> pwd.struct_passwd:
         return pwd.getpwnam(name)
     except KeyError:
         raise GpuSpawnError(
-            f"There is no account {name} on this machine. Ask an admin to make one.", reason=Reason.NO_ACCOUNT
+            say("There is no account {name} on this machine. Ask an admin to make one.", name=name),
+            reason=Reason.NO_ACCOUNT,
         ) from None
 
 

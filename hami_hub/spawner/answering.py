@@ -7,6 +7,8 @@ from urllib.parse import urlsplit
 
 from jupyterhub.utils import url_path_join, wait_for_http_server
 
+from ..core.language import say
+
 _RETRY_SECONDS = 0.05
 _ANY_ADDRESS = {"", "0.0.0.0", "::"}  # noqa: S104
 _LOOPBACK = "127.0.0.1"
@@ -68,6 +70,9 @@ async def _listens(host: str, port: int) -> bool:
 
 def _silent(timeout: float) -> NoAnswerError:
     return NoAnswerError(
-        f"Your server started but did not answer within {timeout:g} seconds. Start it again; "
-        "if that doesn't help, ask an admin to look into the hub's log."
+        say(
+            "Your server started but did not answer within {seconds} seconds. Start it again; "
+            "if that doesn't help, ask an admin to look into the hub's log.",
+            seconds=f"{timeout:g}",
+        )
     )

@@ -8,6 +8,8 @@ import pytest
 from cluster.scheduler.books import Refused
 from cluster.scheduler.inventory import inventory, pod_state
 from cluster.scheduler.metrics import Metrics
+from hami_hub.core.explanation import no_room_from_json
+from hami_hub.core.messages import why_no_node
 from hami_hub.core.pods import PodUid, view_pod
 from tests.unit.scheduler_objects import books, holder, node, pod
 
@@ -65,6 +67,11 @@ def test_the_last_word_to_kube_scheduler_is_what_the_person_reads(made):
 def test_where_one_pod_stands(made, name, state, place, of, on, never):
     told = pod_state(made, "jhub", name)
     assert (told.state, told.place, told.of, told.node, told.never) == (state, place, of, on, never)
+
+
+def test_the_reason_is_told_in_parts_too_for_who_says_it_in_another_language(made):
+    told = plain(pod_state(made, "jhub", "b"))
+    assert why_no_node(no_room_from_json(told["why"])) == told["reason"]
 
 
 def test_a_reserved_pod_is_told_with_its_node(made):

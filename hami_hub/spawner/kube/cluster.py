@@ -21,7 +21,11 @@ from traitlets import Float, Unicode
 from traitlets.config import SingletonConfigurable
 
 from ...core.cards import CardState
+from ...core.codec import WireError
+from ...core.explanation import no_room_from_json
 from ...core.inventory import node_states
+from ...core.language import Sentence, in_english, later
+from ...core.messages import why_no_node
 from ...core.names import ResourceNames
 
 DEFAULT_SCHEDULER = "hami-scheduler"
@@ -37,27 +41,36 @@ class Facts:
 
     Attributes:
         url: of the scheduler's inventory; "" if it isn't known.
-        problem: why it isn't known, a sentence for people.
+        problem: why it isn't known, for people.
     """
 
     url: str = ""
     ca: str = ""
     scheduler: str = DEFAULT_SCHEDULER
     names: ResourceNames = field(default_factory=ResourceNames)
-    problem: str = ""
+    problem: Sentence | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The cluster's cards; `problem` says why they are not known, a sentence for people."""
+    """The cluster's cards; `why_unknown` says why they are not known, for people.
+
+    `said` is the scheduler's whole answer, for who wants more of it.
+    """
 
     nodes: Mapping[str, tuple[CardState, ...]] = field(default_factory=dict)
-    problem: str = ""
+    why_unknown: Sentence | None = None
+    said: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def known(self) -> bool:
         """Whether the scheduler has answered."""
-        return not self.problem
+        return self.why_unknown is None
+
+    @property
+    def problem(self) -> str:
+        """Why the cards are not known, in the language that holds here; "" if they are."""
+        return str(self.why_unknown or "")
 
     @property
     def states(self) -> tuple[CardState, ...]:
@@ -183,7 +196,7 @@ class GpuCluster(SingletonConfigurable):
         self._facts_until = 0.0
         self._inventory = Inventory()
         self._inventory_until = 0.0
-        self._told = ""
+        self._told: Sentence | None = None
 
     @cached_property
     def _lock(self) -> asyncio.Lock:
@@ -213,13 +226,13 @@ class GpuCluster(SingletonConfigurable):
         """The cards, at most a second old, for however many forms at once; never raises."""
         facts = await self.facts(default_namespace)
         if facts.problem:
-            return Inventory(problem=facts.problem)
+            return Inventory(why_unknown=facts.problem)
         async with self._lock:
             loop = asyncio.get_running_loop()
             if loop.time() >= self._inventory_until:
                 self._inventory = await self._read_inventory(facts)
                 self._inventory_until = loop.time() + _ANSWER_SECONDS
-                self._tell(self._inventory.problem)
+                self._tell(self._inventory.why_unknown)
         return self._inventory
 
     @property
@@ -236,18 +249,19 @@ class GpuCluster(SingletonConfigurable):
             said = await self._get(facts, f"/v1/pods/{namespace}/{pod}")
             if said.get("state") not in ("waiting", "reserved"):
                 return None
-            return Waiting(int(said.get("place") or 0), str(said.get("reason") or ""), said.get("never") is True)
+            return Waiting(int(said.get("place") or 0), _reason(said), said.get("never") is True)
         except (_ClusterError, ValueError, TypeError, AttributeError):
             return None
 
     async def _read_inventory(self, facts: Facts) -> Inventory:
         try:
-            return Inventory(node_states(await self._get(facts, "/v1/inventory")))
+            said = await self._get(facts, "/v1/inventory")
+            return Inventory(node_states(said), said=said)
         except _ClusterError as error:
-            return Inventory(problem=str(error))
+            return Inventory(why_unknown=error.why)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             self.log.error("The GPU scheduler's inventory can't be understood: %r", error)
-            return Inventory(problem=_unknown("its answer can't be understood"))
+            return Inventory(why_unknown=_unknown(later("its answer can't be understood")))
 
     async def _get(self, facts: Facts, place: str) -> Any:
         headers = {"Authorization": f"Bearer {self._token()}"}
@@ -255,23 +269,27 @@ class GpuCluster(SingletonConfigurable):
             address = f"{facts.url.rstrip('/')}{place}"
             async with self._session.get(address, headers=headers, ssl=_trusting(facts.ca)) as answer:
                 if answer.status in (401, 403):
-                    raise _ClusterError(_unknown("the GPU scheduler doesn't let the hub ask"))
+                    raise _ClusterError(_unknown(later("the GPU scheduler doesn't let the hub ask")))
                 if answer.status != 200:
-                    raise _ClusterError(_unknown(f"the GPU scheduler answers with {answer.status}"))
+                    raise _ClusterError(
+                        _unknown(later("the GPU scheduler answers with {status}"), status=answer.status)
+                    )
                 return json.loads(await answer.read())
         except _UNREACHABLE as error:
             self._facts_until = 0.0  # it may have moved, or have another certificate
-            raise _ClusterError(_unknown("the GPU scheduler doesn't answer")) from error
+            raise _ClusterError(_unknown(later("the GPU scheduler doesn't answer"))) from error
 
     def _token(self) -> str:
         try:
             return Path(self.token_file).read_text().strip()
         except OSError as error:
-            raise _ClusterError(_unknown(f"the hub's token {self.token_file} can't be read")) from error
+            raise _ClusterError(
+                _unknown(later("the hub's token {file} can't be read"), file=self.token_file)
+            ) from error
 
     async def _read_facts(self, namespace: str) -> Facts:
         data: Mapping[str, str] = {}
-        problem = ""
+        problem: Sentence | None = None
         if not (self.url and self.ca_file and self.scheduler_name):
             try:
                 client = shared_client("CoreV1Api")
@@ -281,31 +299,49 @@ class GpuCluster(SingletonConfigurable):
                 data = found.data or {}
             except Exception as error:  # whatever the client raises: nothing here may stop a start
                 why = getattr(error, "reason", None) or type(error).__name__
-                problem = _unknown(f"the ConfigMap {self.config_map} in {namespace} can't be read ({why})")
+                problem = _unknown(
+                    later("the ConfigMap {name} in {namespace} can't be read ({why})"),
+                    name=self.config_map,
+                    namespace=namespace,
+                    why=why,
+                )
         url = self.url or data.get("url", "")
-        if url:
-            problem = ""
+        if not url and problem is None:
+            problem = _unknown(later("the ConfigMap {name} names no scheduler"), name=self.config_map)
         return Facts(
             url=url,
             ca=_file(self.ca_file) or data.get("ca.crt", ""),
             scheduler=self.scheduler_name or data.get("schedulerName", "") or DEFAULT_SCHEDULER,
             names=_names(data.get("resources", "")),
-            problem=problem if url or problem else _unknown(f"the ConfigMap {self.config_map} names no scheduler"),
+            problem=None if url else problem,
         )
 
-    def _tell(self, problem: str) -> None:
+    def _tell(self, problem: Sentence | None) -> None:
         """Once, not at every form."""
         if problem and problem != self._told:
-            self.log.warning("%s", problem)
+            self.log.warning("%s", in_english(str(problem)))
         self._told = problem
 
 
 class _ClusterError(RuntimeError):
-    """The scheduler can't be asked; a sentence for people."""
+    """The scheduler can't be asked; `why`, for people."""
+
+    def __init__(self, why: Sentence) -> None:
+        super().__init__(str(why))
+        self.why = why
 
 
-def _unknown(why: str) -> str:
-    return f"What is free on the GPUs is not known now: {why}. You can pick one all the same."
+def _unknown(why: str, /, **values: object) -> Sentence:
+    template = later("What is free on the GPUs is not known now: {why}. You can pick one all the same.")
+    return Sentence(template, {"why": Sentence(why, values)})
+
+
+def _reason(said: Mapping[str, Any]) -> str:
+    """Why a pod waits, in the language that holds if the scheduler says what it is made of."""
+    try:
+        return why_no_node(no_room_from_json(said["why"]))
+    except (KeyError, WireError):
+        return str(said.get("reason") or "")
 
 
 def _trusting(ca: str) -> ssl.SSLContext | bool:

@@ -13,8 +13,9 @@ from typing import Any
 
 from kubespawner import KubeSpawner
 
+from ...core.language import say
 from ...core.names import ResourceNames
-from ...core.profiles import ChoiceError
+from ...core.profiles import ChoiceError, not_options
 
 _LONGEST = 64
 
@@ -73,14 +74,19 @@ class StrictProfileList(KubeSpawner):  # type: ignore[misc]
     def _validate_user_options(self, profile_list: Sequence[dict[str, Any]]) -> None:
         options = self.user_options or {}
         if not isinstance(options, dict):
-            raise ChoiceError('The options of a server are a dictionary like {"profile": "cpu"}.', reason="bad-option")
+            raise ChoiceError(not_options(), reason="bad-option")
         if not profile_list:
             return
         slugs = [profile["slug"] for profile in profile_list]
         chosen = options.get("profile")
         if chosen and chosen not in slugs:
             raise ChoiceError(
-                f"There is no profile {_shown(chosen)}. There are: {', '.join(slugs)}.", reason="unknown-profile"
+                say(
+                    "There is no profile {profile}. There are: {profiles}.",
+                    profile=_shown(chosen),
+                    profiles=", ".join(slugs),
+                ),
+                reason="unknown-profile",
             )
         profile = self._get_profile(chosen, profile_list)
         for name, option in (profile.get("profile_options") or {}).items():
@@ -93,16 +99,26 @@ def _judge(name: str, option: Mapping[str, Any], options: Mapping[str, Any]) -> 
     if typed:
         unlisted = option.get("unlisted_choice") or {}
         if not unlisted.get("enabled"):
-            raise ChoiceError(f"{title} can't be typed here. Pick one that is offered.", reason="bad-option")
+            raise ChoiceError(
+                say("{option} can't be typed here. Pick one that is offered.", option=title), reason="bad-option"
+            )
         pattern = unlisted.get("validation_regex")
         if not isinstance(typed, str) or (pattern and not re.fullmatch(pattern, typed)):
-            hint = unlisted.get("validation_message") or f"It has to look like {pattern}."
-            raise ChoiceError(f"{_shown(typed)} is no {title}. {hint}", reason="bad-option")
+            hint = unlisted.get("validation_message") or say("It has to look like {pattern}.", pattern=pattern)
+            raise ChoiceError(
+                say("{value} is no {option}. {hint}", value=_shown(typed), option=title, hint=hint), reason="bad-option"
+            )
         return
     choices = option.get("choices") or {}
     if picked and (not isinstance(picked, str) or picked not in choices):
         raise ChoiceError(
-            f"{_shown(picked)} is not a choice of {title}. Choices are: {', '.join(choices)}.", reason="bad-option"
+            say(
+                "{value} is not a choice of {option}. Choices are: {choices}.",
+                value=_shown(picked),
+                option=title,
+                choices=", ".join(choices),
+            ),
+            reason="bad-option",
         )
 
 

@@ -6,8 +6,9 @@ import json
 import re
 from dataclasses import dataclass
 
+from ...core.language import say
 from ..errors import GpuSpawnError
-from .words import reason_of, say
+from .words import reason_of, sentence
 
 _QUOTA = re.compile(r"exceeded quota: (?P<text>.*)", re.DOTALL)
 _LIMIT_RANGE = re.compile(r"is forbidden: (?P<text>(?:\[?(?:maximum|minimum)) .*)", re.DOTALL)
@@ -44,15 +45,15 @@ def refusal(given: Answer) -> GpuSpawnError:
     """The refusal in words."""
     key, text = _key(given)
     plain = " ".join(text.split()).rstrip(".")[:_LONGEST]
-    values = {"text": plain if key == "quota" else f"{plain}." if plain else "", "namespace": plain}
-    return GpuSpawnError(say(key, **values), reason=reason_of(key))
+    said = plain if key == "quota" else f"{plain}." if plain else say("It gives no reason.")
+    return GpuSpawnError(sentence(key, text=said, namespace=plain), reason=reason_of(key))
 
 
 def _key(given: Answer) -> tuple[str, str]:
     for pattern, key in ((_QUOTA, "quota"), (_WEBHOOK_DENIES, "denied"), (_POLICY_DENIES, "denied")):
         found = pattern.search(given.message)
         if found:
-            return key, found["text"] or "It gives no reason."
+            return key, found["text"]
     if _WEBHOOK_AWAY.search(given.message):
         return "scheduler-away", ""
     if given.status in _AWAY:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from ...core.language import say
 from .words import (
     AROUND_REASONS,
     CONTAINER_WAITS,
@@ -23,7 +24,7 @@ from .words import (
     POD_FAILS,
     TRY_AGAIN,
     Means,
-    say,
+    sentence,
 )
 
 Json = Mapping[str, Any]
@@ -54,7 +55,7 @@ class Stage:
     @property
     def text(self) -> str:
         """The sentence."""
-        return say(self.key, **self.values)
+        return sentence(self.key, **self.values)
 
 
 def stage_of(pod: Json, events: Iterable[Json] = ()) -> Stage:
@@ -80,7 +81,7 @@ def why_unplaced(text: str) -> Stage:
     for rule in NO_PLACE:
         found = rule.pattern.search(text)
         if found is not None:
-            return Stage("waits", {"why": say(rule.key, **found.groupdict())}, placed=False)
+            return Stage("waits", {"why": sentence(rule.key, **found.groupdict())}, placed=False)
     return Stage("waits-unknown", {"text": _sentence(AROUND_REASONS.sub("", " ".join(text.split())))}, placed=False)
 
 
@@ -113,8 +114,10 @@ def _failed(pod: Json, status: Json, events: Sequence[Json]) -> Stage | None:
         return _over(POD_FAILS[reason], pod, text)
     for container in status.get("initContainerStatuses") or ():
         ended = (container.get("state") or {}).get("terminated")
-        if ended and ended.get("exitCode"):
-            text = text or f"its container {container.get('name')} ended with exit status {ended['exitCode']}"
+        if ended and ended.get("exitCode") and not text:
+            name, code = container.get("name"), ended["exitCode"]
+            said = say("its container {name} ended with exit status {code}.", name=name, code=code)
+            return Stage("failed", {"node": _node(pod), "text": said}, over=True)
     return _over("failed", pod, text or reason)
 
 
@@ -122,13 +125,14 @@ def _ended(ended: Json) -> Stage:
     if ended.get("reason") == "OOMKilled":
         return Stage("oom", over=True)
     code = ended.get("exitCode")
-    said = str(ended.get("message") or "").strip().splitlines()[-1:] or [""]
-    status = f"exit status {code}{f': {said[0]}' if said[0] else ''}"
-    return Stage("ended", {"status": _cut(status)}, over=True)
+    last = (str(ended.get("message") or "").strip().splitlines() or [""])[-1]
+    if last:
+        return Stage("ended", {"status": say("exit status {code}: {said}", code=code, said=_cut(last))}, over=True)
+    return Stage("ended", {"status": say("exit status {code}", code=code)}, over=True)
 
 
 def _over(key: str, pod: Json, text: str) -> Stage:
-    return Stage(key, {"node": _node(pod), "text": _sentence(text or "it gives no reason")}, over=True)
+    return Stage(key, {"node": _node(pod), "text": _sentence(text) or say("it gives no reason.")}, over=True)
 
 
 # --- what waits for a place -----------------------------------------------------------------------------------------
@@ -165,7 +169,7 @@ def _waiting_container(pod: Json, status: Json, events: Sequence[Json]) -> Stage
         if means is Means.NOT_MADE:
             return _not_made(text or reason)
         if means is Means.CRASHED:
-            return _ended((container.get("lastState") or {}).get("terminated") or {"exitCode": "unknown"})
+            return _ended((container.get("lastState") or {}).get("terminated") or {"exitCode": say("unknown")})
     return None
 
 
@@ -220,7 +224,7 @@ def _started(container: Json) -> bool:
 
 
 def _node(pod: Json) -> str:
-    return (pod.get("spec") or {}).get("nodeName") or "its node"
+    return (pod.get("spec") or {}).get("nodeName") or say("its node")
 
 
 def _image(pod: Json, message: str) -> str:

@@ -14,7 +14,7 @@ from ..errors import GpuSpawnError, Reason
 from ..gpu_slices import too_slow
 from .cluster import Waiting
 from .stage import Json, Stage, stage_of
-from .words import reason_of, say
+from .words import reason_of, sentence
 
 # Looking is free: the hub is sent every change of its pods and keeps them in memory.
 _LOOK_SECONDS = 0.2
@@ -54,7 +54,7 @@ class PodNeverSeenError(GpuSpawnError):
     """The hub's view of the cluster is stuck: a pod that was made doesn't show in it."""
 
     def __init__(self) -> None:
-        super().__init__(say("never-seen"), reason=reason_of("never-seen"))
+        super().__init__(sentence("never-seen"), reason=reason_of("never-seen"))
 
 
 class PodWatch:
@@ -81,6 +81,11 @@ class PodWatch:
         self._asking: asyncio.Task[Waiting | None] | None = None
         self._ask_next = 0.0
         self._said: Waiting | None = None
+
+    @property
+    def place(self) -> int:
+        """In the scheduler's queue, from 1; 0: not known."""
+        return self._said.place if self._said is not None else 0
 
     async def until_running(self) -> Json:
         """The pod, as soon as it runs.

@@ -1,7 +1,7 @@
 """Every sentence that a person reads about a pod, by key; and which words of Kubernetes mean which key.
 
-Pure data, so that it can be translated: a sentence's key says what is meant, `{…}` are filled in.  What is meant when
-is decided in `stage` and `refusal`.  Sentences about room on the cards are made in `hami_hub.core.messages`.
+Pure data: a sentence's key says what is meant, `{…}` are filled in.  What is meant when is decided in `stage` and
+`refusal`.  Sentences about room on the cards are made in `hami_hub.core.messages`.
 """
 
 from __future__ import annotations
@@ -10,66 +10,82 @@ import re
 from dataclasses import dataclass
 from enum import Enum
 
+from ...core.language import later, say
 from ..errors import Reason
 
 SENTENCES = {
     # on the way
-    "looking-for-place": "The cluster looks for a place for your server.",
-    "waits": "{why} Your server starts by itself as soon as it can.",
-    "waits-unknown": "The cluster has no place for your server yet: {text}",
-    "gated": "Your server is held back by the cluster's admins and starts when they let it.",
-    "placed": "You have {slice}. Your server is being prepared.",
-    "placed-plain": "Your server has its place on {node} and is being prepared.",
-    "init": "Your server's home and tools are being made ready.",
-    "pulling": "The image {image} is being fetched. The first time on a node this can take minutes.",
-    "pulled": "The image is there. Your server is being made.",
-    "creating": "Your server is being made.",
-    "volume": "Your server waits for its storage: {text}",
-    "network": "Your server waits for its network: {text}",
-    "slice-not-ready": "Your slice isn't ready yet: {text}",
-    "scale-up": "The cluster is adding a machine for your server. That takes some minutes.",
-    "running": "Your server is starting.",
-    "has-slice": "You have {slice}. Your server is starting.",
+    "looking-for-place": later("The cluster looks for a place for your server."),
+    "waits": later("{why} Your server starts by itself as soon as it can."),
+    "waits-unknown": later("The cluster has no place for your server yet: {text}"),
+    "gated": later("Your server is held back by the cluster's admins and starts when they let it."),
+    "placed": later("You have {slice}. Your server is being prepared."),
+    "placed-plain": later("Your server has its place on {node} and is being prepared."),
+    "init": later("Your server's home and tools are being made ready."),
+    "pulling": later("The image {image} is being fetched. The first time on a node this can take minutes."),
+    "pulled": later("The image is there. Your server is being made."),
+    "creating": later("Your server is being made."),
+    "volume": later("Your server waits for its storage: {text}"),
+    "network": later("Your server waits for its network: {text}"),
+    "slice-not-ready": later("Your slice isn't ready yet: {text}"),
+    "scale-up": later("The cluster is adding a machine for your server. That takes some minutes."),
+    "running": later("Your server is starting."),
+    "has-slice": later("You have {slice}. Your server is starting."),
     # why a pod has no place
-    "cpu": "No machine of the cluster has enough free CPU for your server.",
-    "memory": "No machine of the cluster has enough free memory for your server.",
-    "disk": "No machine of the cluster has enough free disk space for your server.",
-    "gpu": "No machine of the cluster has a free slot on a GPU.",
-    "resource": "No machine of the cluster has enough free {resource} for your server.",
-    "pods": "Every machine of the cluster has as many servers as it may have.",
-    "storage": "Your server's storage isn't ready, so it has no place yet.",
-    "taint": "The machines with room are kept for others (taint {taint}). Ask an admin if that stays so.",
-    "selector": "No machine of the cluster is of the kind that this profile is for. Ask an admin if that stays so.",
-    "unready": "The cluster's machines are not ready.",
+    "cpu": later("No machine of the cluster has enough free CPU for your server."),
+    "memory": later("No machine of the cluster has enough free memory for your server."),
+    "disk": later("No machine of the cluster has enough free disk space for your server."),
+    "gpu": later("No machine of the cluster has a free slot on a GPU."),
+    "resource": later("No machine of the cluster has enough free {resource} for your server."),
+    "pods": later("Every machine of the cluster has as many servers as it may have."),
+    "storage": later("Your server's storage isn't ready, so it has no place yet."),
+    "taint": later("The machines with room are kept for others (taint {taint}). Ask an admin if that stays so."),
+    "selector": later(
+        "No machine of the cluster is of the kind that this profile is for. Ask an admin if that stays so."
+    ),
+    "unready": later("The cluster's machines are not ready."),
     # the end of a start
-    "no-place": "Your server found no place in the cluster within {seconds} seconds. {why}",
-    "image-gone": "The image {image} can't be fetched: {text} Pick another one, or ask an admin to put it right.",
-    "image-name": "{image} is not the name of an image. Pick another one, or ask an admin to put it right.",
-    "not-made": "Your server could not be made: {text} Start it again; if that doesn't help, ask an admin.",
-    "slice-refused": "Your server did not get its slice: {text}",
-    "admission": "The node {node} could not take your server after all: {text} Start it again.",
-    "out-of": "The node {node} ran out of {resource} just before your server came. Start it again.",
-    "evicted": "The cluster took your server away from {node}: {text} Start it again.",
-    "preempted": "Your server made room for one of higher priority. Start it again to wait for its next turn.",
-    "node-lost": "The node {node} was shut down or lost while your server started. Start it again.",
-    "ended": "Your server ended while it was starting ({status}). Start it again; if that doesn't help, ask an admin "
-    "to look into the hub's log.",
-    "oom": "Your server ran out of main memory while it was starting. Pick a profile with more, or ask an admin.",
-    "failed": "Your server failed on {node}: {text} Start it again; if that doesn't help, ask an admin.",
-    "deleted": "Your server was removed from the cluster while it started. Start it again; if you didn't do that, ask "
-    "an admin.",
-    "never-seen": "The cluster took your server but shows nothing of it. Start it again.",
+    "no-place": later("Your server found no place in the cluster within {seconds} seconds. {why}"),
+    "image-gone": later(
+        "The image {image} can't be fetched: {text} Pick another one, or ask an admin to put it right."
+    ),
+    "image-name": later("{image} is not the name of an image. Pick another one, or ask an admin to put it right."),
+    "not-made": later("Your server could not be made: {text} Start it again; if that doesn't help, ask an admin."),
+    "slice-refused": later("Your server did not get its slice: {text}"),
+    "admission": later("The node {node} could not take your server after all: {text} Start it again."),
+    "out-of": later("The node {node} ran out of {resource} just before your server came. Start it again."),
+    "evicted": later("The cluster took your server away from {node}: {text} Start it again."),
+    "preempted": later("Your server made room for one of higher priority. Start it again to wait for its next turn."),
+    "node-lost": later("The node {node} was shut down or lost while your server started. Start it again."),
+    "ended": later(
+        "Your server ended while it was starting ({status}). Start it again; if that doesn't help, ask an admin "
+        "to look into the hub's log."
+    ),
+    "oom": later(
+        "Your server ran out of main memory while it was starting. Pick a profile with more, or ask an admin."
+    ),
+    "failed": later("Your server failed on {node}: {text} Start it again; if that doesn't help, ask an admin."),
+    "deleted": later(
+        "Your server was removed from the cluster while it started. Start it again; if you didn't do that, ask "
+        "an admin."
+    ),
+    "never-seen": later("The cluster took your server but shows nothing of it. Start it again."),
     # the API server's answers
-    "quota": "The cluster's own quota for servers here is used up: {text}. Wait until a server stops, or pick a "
-    "smaller profile.",
-    "denied": "The cluster refused your server. {text}",
-    "invalid": "The hub made a server that the cluster doesn't accept, so an admin has to put it right: {text}",
-    "forbidden": "The hub may not start servers in the cluster, so an admin has to put it right: {text}",
-    "namespace": "The namespace {namespace} for servers isn't there. Ask an admin to make it.",
-    "scheduler-away": "The cluster's GPU scheduler doesn't answer, so no server with a GPU can start. Try again in a "
-    "minute; if that doesn't help, ask an admin.",
-    "cluster-away": "The cluster doesn't answer, so no server can start. Try again in a minute; if that doesn't help, "
-    "ask an admin.",
+    "quota": later(
+        "The cluster's own quota for servers here is used up: {text}. Wait until a server stops, or pick a "
+        "smaller profile."
+    ),
+    "denied": later("The cluster refused your server. {text}"),
+    "invalid": later("The hub made a server that the cluster doesn't accept, so an admin has to put it right: {text}"),
+    "forbidden": later("The hub may not start servers in the cluster, so an admin has to put it right: {text}"),
+    "namespace": later("The namespace {namespace} for servers isn't there. Ask an admin to make it."),
+    "scheduler-away": later(
+        "The cluster's GPU scheduler doesn't answer, so no server with a GPU can start. Try again in a "
+        "minute; if that doesn't help, ask an admin."
+    ),
+    "cluster-away": later(
+        "The cluster doesn't answer, so no server can start. Try again in a minute; if that doesn't help, ask an admin."
+    ),
 }
 
 # How far a start has come, for the progress bar.
@@ -216,9 +232,9 @@ REASONS = {
 }
 
 
-def say(key: str, **values: str) -> str:
-    """The sentence."""
-    return SENTENCES[key].format(**{name: value.strip() for name, value in values.items()})
+def sentence(key: str, **values: str) -> str:
+    """The sentence of that key."""
+    return say(SENTENCES[key], **values)
 
 
 def reason_of(key: str) -> Reason:
