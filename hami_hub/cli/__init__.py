@@ -17,7 +17,9 @@ _COMMANDS = {
     "demo": "JupyterHub with GPU slices on this machine, to try it out.",
     "doctor": "Check driver, limiter, slice and hub, with a remedy for each finding.",
     "prove": "Show on this machine's card that slices hold, and write a report.",
+    "quota": "Quotas of groups: list, show, set, check, and try one on the past.",
     "smi": "The cards, or the slice that this runs in, in nvidia-smi's layout.",
+    "usage": "Who had how much of the cards, from the hub's journal.",
 }
 
 

@@ -44,19 +44,20 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- end }}
 {{- end }}
 
-{{/* metadata of an object: called with (list . "component" "name") and, unless cluster-wide, its namespace as a fourth */}}
+{{/* metadata of an object: called with (list . "component" "name"), and its namespace as a fourth unless
+     cluster-wide.  Labels come last, so that more may follow. */}}
 {{- define "hami.metadata" -}}
 {{- $root := index . 0 -}}
 name: {{ index . 2 }}
 {{- if gt (len .) 3 }}
 namespace: {{ index . 3 }}
 {{- end }}
-labels:
-  {{- include "hami.labels" . | nindent 2 }}
 {{- with $root.Values.global.annotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
+labels:
+  {{- include "hami.labels" . | nindent 2 }}
 {{- end }}
 
 {{/* image of a daemon: called with (list . image) */}}
