@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from form_starts import ScriptedNews
 
 HERE = Path(__file__).parent
 IMAGES = HERE.parents[1] / "docs" / "images"
@@ -125,10 +126,35 @@ def end_group(process: subprocess.Popen) -> None:
             continue
 
 
-@pytest.fixture(scope="module")
-def form_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a hub that shows `form_scenes`: any account logs in without a password."""
-    folder = tmp_path_factory.mktemp("form-hub")
+@pytest.fixture(scope="session")
+def violations() -> Callable:
+    """What axe-core finds wrong in a page by WCAG 2.2, levels A and AA, in words; only in `context` if one is named."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    rules = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+
+    def found(page, context: str | None = None) -> list[str]:
+        results = Axe().run(page, context, {"runOnly": rules, "resultTypes": ["violations"]}).response
+        return [
+            f"{each['id']}: {each['help']}: {node['html']}" for each in results["violations"] for node in each["nodes"]
+        ]
+
+    return found
+
+
+@pytest.fixture(scope="session")
+def form_hub_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where `form_hub` runs, and looks for what tests tell it."""
+    return tmp_path_factory.mktemp("form-hub")
+
+
+@pytest.fixture(scope="session")
+def form_hub(form_hub_folder: Path) -> Iterator[str]:
+    """The URL of a hub that shows `form_scenes`: any account logs in with any password.
+
+    HAMI_HUB_PYTHON names the Python of another JupyterHub than the tests' own.
+    """
+    folder = form_hub_folder
     public, hub, api = free_ports(3)
     url = f"http://127.0.0.1:{public}"
     environment = {
@@ -140,7 +166,13 @@ def form_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = folder / "hub.log"
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "jupyterhub", "-f", str(HERE / "form_hub_config.py")],
+            [
+                os.environ.get("HAMI_HUB_PYTHON", sys.executable),
+                "-m",
+                "jupyterhub",
+                "-f",
+                str(HERE / "form_hub_config.py"),
+            ],
             cwd=folder,
             env=environment,
             stdout=output,
@@ -152,6 +184,55 @@ def form_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
     finally:
         end_group(process)
+
+
+@pytest.fixture(scope="session")
+def cookies() -> dict:
+    """Of the accounts that logged in already."""
+    return {}
+
+
+@pytest.fixture
+def form(form_hub: str, new_page: Callable, cookies: dict) -> Callable:
+    """Come to the form of an account of `form_scenes`, by /hub/spawn or by another link."""
+
+    def opened(account: str, *, link: str = "/hub/spawn", **options):
+        if account not in cookies:
+            page = new_page()
+            page.goto(f"{form_hub}/hub/login?next=/hub/spawn")
+            page.get_by_label("Username").fill(account)
+            page.get_by_label("Password").fill("any")
+            page.get_by_role("button", name="Sign in").click()
+            page.locator("#hami-form").wait_for()
+            cookies[account] = page.context.storage_state()
+        page = new_page(storage_state=cookies[account], **options)
+        page.goto(f"{form_hub}{link}")
+        page.locator("#hami-form, #hami-waiting").wait_for()
+        return page
+
+    return opened
+
+
+@pytest.fixture
+def waiting(form: Callable, form_hub: str, form_hub_folder: Path) -> Iterator[Callable]:
+    """Press Start as an account whose start waits: the page, and the start."""
+    begun = []
+
+    def begin(account: str = "wanda", *, server: str = "", **options):
+        start = ScriptedNews(form_hub_folder, account)
+        page = form(account, link=f"/hub/spawn/{account}/{server}" if server else "/hub/spawn", **options)
+        begun.append((page, start))
+        start.wait()
+        page.get_by_role("button", name="Start").click()
+        page.locator("#hami-waiting").wait_for()
+        return page, start
+
+    yield begin
+    for page, start in begun:
+        start.fail("The test is over.")
+        while page.request.get(f"{form_hub}/hub/api/users/wanda?include_stopped_servers=0").json()["servers"]:
+            page.wait_for_timeout(50)
+        start.forget()
 
 
 @pytest.fixture(scope="module")

@@ -12,33 +12,6 @@ from form_scenes import SCENES
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text()
 
 
-@pytest.fixture(scope="module")
-def cookies():
-    """Of the accounts that logged in already."""
-    return {}
-
-
-@pytest.fixture
-def form(form_hub, new_page, cookies):
-    """Come to the form of an account of `form_scenes`."""
-
-    def opened(account: str, **options):
-        if account not in cookies:
-            page = new_page()
-            page.goto(f"{form_hub}/hub/login?next=/hub/spawn")
-            page.get_by_label("Username").fill(account)
-            page.get_by_label("Password").fill("any")
-            page.get_by_role("button", name="Sign in").click()
-            page.get_by_role("group", name="Profile").wait_for()
-            cookies[account] = page.context.storage_state()
-        page = new_page(storage_state=cookies[account], **options)
-        page.goto(f"{form_hub}/hub/spawn")
-        page.get_by_role("group", name="Profile").wait_for()
-        return page
-
-    return opened
-
-
 def picked(page) -> dict[str, str]:
     """What the hub understood, after Start."""
     refusal = page.locator(".spawn-error-msg").inner_text()
@@ -206,18 +179,20 @@ def test_nothing_is_fetched_from_elsewhere_and_nothing_complains(form, form_hub)
 
 
 def test_pictures_for_the_docs(form, picture):
-    wide = {"viewport": {"width": 1000, "height": 860}}
+    tall = {"viewport": {"width": 1000, "height": 1240}}
     pictures = {
-        "form-light": ("bob", {}),
-        "form-dark": ("bob", {"color_scheme": "dark"}),
-        "form-narrow": ("bob", {"viewport": {"width": 400, "height": 800}, "device_scale_factor": 1.5}),
-        "form-many-cards": ("ines", {}),
-        "form-no-driver": ("fritz", {}),
+        "form-light": ("olga", "4 GiB · 25 %", {}),
+        "form-dark": ("olga", "4 GiB · 25 %", {"color_scheme": "dark"}),
+        "form-narrow": ("olga", "4 GiB · 25 %", {"viewport": {"width": 360, "height": 1400}}),
+        "form-who-pays": ("uma", "2 GiB", {"viewport": {"width": 1000, "height": 1480}}),
+        "form-over-quota": ("paul", "2 GiB", {"viewport": {"width": 1000, "height": 1320}}),
+        "form-many-cards": ("ines", "4 GiB · 25 %", {}),
+        "form-no-driver": ("fritz", "CPU only", {}),
+        "form-japanese": ("olga", "4 GiB · 25 %", {"locale": "ja"}),
     }
-    for name, (account, options) in pictures.items():
-        page = form(account, **{**wide, **options})
-        if account == "bob":
-            radio(page, "Another amount" if name == "form-narrow" else "4 GiB · 25 %").check()
-            radio(page, "CPU only").evaluate("() => document.activeElement.blur()")
+    for name, (account, profile, options) in pictures.items():
+        page = form(account, **{**tall, "reduced_motion": "reduce", **options})
+        page.get_by_role("radio", name=profile, exact=True).check()
+        page.evaluate("() => document.activeElement.blur()")
         page.mouse.move(0, 0)
         picture(page, name, full_page=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...core.cards import CardState
+from ...core.language import say
 from ...core.messages import largest_fit, why_no_room
 from ...core.placement import NoRoom, place
 from ...core.profiles import AmountBounds, ChoiceError, Profile, choose
@@ -23,6 +24,7 @@ class AmountField:
         error: what was wrong with `value` the last time; empty if nothing was.
         unit: shown behind the field.
         numeric: whether a keyboard of digits will do.
+        least, most, fits: of VRAM, in MiB on each card: what may be typed and what starts now; None: not known.
     """
 
     name: str
@@ -32,15 +34,24 @@ class AmountField:
     error: str = ""
     unit: str = ""
     numeric: bool = False
+    least: Mib | None = None
+    most: Mib | None = None
+    fits: Mib | None = None
 
 
 Machines = Sequence[Sequence[CardState]]
 
 
-def amount_fields(profile: Profile, machines: Machines, chosen: Mapping[str, str]) -> tuple[AmountField, ...]:
+def amount_fields(
+    profile: Profile, machines: Machines, chosen: Mapping[str, str], affordable: Mib | None = None
+) -> tuple[AmountField, ...]:
     """The fields of `profile`, filled with `chosen` or with what is preset; none if its amount is fixed.
 
-    `machines` are the cards, those of one machine together; without any card nothing is known of them.
+    Args:
+        profile: what is offered.
+        machines: the cards, those of one machine together; without any card nothing is known of them.
+        chosen: what was typed the last time.
+        affordable: the most VRAM on each card that would be paid for; None: there is no limit.
     """
     if profile.bounds is None:
         return ()
@@ -50,7 +61,7 @@ def amount_fields(profile: Profile, machines: Machines, chosen: Mapping[str, str
     ]
     known = any(map(len, machines))
     return (
-        _vram_field(profile, profile.bounds, request, usable if known else None, chosen.get("vram", "")),
+        _vram_field(profile, profile.bounds, request, usable if known else None, chosen.get("vram", ""), affordable),
         _cores_field(profile, profile.bounds, usable if known else None, chosen.get("cores", "")),
     )
 
@@ -70,45 +81,69 @@ def _fit_on(request: SliceRequest, cards: Sequence[CardState]) -> Mib:
 
 
 def _vram_field(
-    profile: Profile, bounds: AmountBounds, request: SliceRequest, usable: Machines | None, chosen: str
+    profile: Profile,
+    bounds: AmountBounds,
+    request: SliceRequest,
+    usable: Machines | None,
+    chosen: str,
+    affordable: Mib | None,
 ) -> AmountField:
     fits = fits_now(profile, usable or ())
+    within = fits if affordable is None else min(fits or affordable, affordable)
+    most = bounds.max_vram if usable is None else _most(bounds, usable)
     return AmountField(
         name=amount_field(profile.name, "vram"),
-        label="VRAM",
-        value=chosen or _preset(request.vram, fits, bounds.min_vram),
-        hint=_vram_hint(bounds, usable, fits),
+        label=say("VRAM"),
+        value=chosen or _preset(request.vram, within, bounds.min_vram),
+        hint=_vram_hint(bounds.min_vram, most, fits, known=usable is not None),
         error=_error(profile, "vram", chosen, usable),
+        least=bounds.min_vram,
+        most=most,
+        fits=fits if usable is not None else None,
     )
 
 
-def _vram_hint(bounds: AmountBounds, usable: Machines | None, fits: Mib) -> str:
-    least = format_vram(bounds.min_vram)
-    if usable is None:
-        return f"{least} to {format_vram(bounds.max_vram)}." if bounds.max_vram is not None else f"{least} or more."
+def _most(bounds: AmountBounds, usable: Machines) -> Mib:
     biggest = max((state.card.vram for cards in usable for state in cards), default=Mib(0))
-    most = min(bounds.max_vram or biggest, biggest)
-    now = f"; {format_vram(fits)} or less fits now" if fits else "; none of it is free now"
-    return f"{least} to {format_vram(most)}{now if fits < most else ''}."
+    return min(bounds.max_vram or biggest, biggest)
+
+
+def _vram_hint(least: Mib, most: Mib | None, fits: Mib, *, known: bool) -> str:
+    if most is None:
+        return say("{least} or more.", least=format_vram(least))
+    span = {"least": format_vram(least), "most": format_vram(most)}
+    if not known or fits >= most:
+        return say("{least} to {most}.", **span)
+    if not fits:
+        return say("{least} to {most}; none of it is free now.", **span)
+    return say("{least} to {most}; {fits} or less fits now.", fits=format_vram(fits), **span)
 
 
 def _cores_field(profile: Profile, bounds: AmountBounds, usable: Machines | None, chosen: str) -> AmountField:
     free = max((state.free_cores for cards in usable or () for state in cards), default=Percent(0))
-    now = f"; {free} is free now" if usable is not None and free < bounds.max_cores else ""
-    preset = (profile.request or SliceRequest()).cores
     return AmountField(
         name=amount_field(profile.name, "cores"),
-        label="Cores",
-        value=chosen or str(preset),
-        hint=f"Your share of the card's time, 0 to {bounds.max_cores}{now}. With 0 none is kept for you.",
+        label=say("Cores"),
+        value=chosen or str((profile.request or SliceRequest()).cores),
+        hint=_cores_hint(bounds.max_cores, free if usable is not None else bounds.max_cores),
         error=_error(profile, "cores", chosen, usable),
         unit="%",
         numeric=True,
     )
 
 
+def _cores_hint(most: Percent, free: Percent) -> str:
+    if free < most:
+        return say(
+            "Your share of the card's time, 0 to {most}; {free} is free now. With 0 none is kept for you.",
+            most=most,
+            free=free,
+        )
+    return say("Your share of the card's time, 0 to {most}. With 0 none is kept for you.", most=most)
+
+
 def _preset(preset: Mib | None, fits: Mib, least: Mib) -> str:
-    """The profile's own preset, or a smaller round amount if only that fits now."""
+    """The profile's own preset, or a smaller round amount if only that fits now and is paid for."""
     if preset is None:
         return ""
     if preset <= fits or not fits:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...core.cards import CardState
+from ...core.language import chained, later, say
 from ...core.messages import describe_card
 from ...core.units import Mib, format_gib
 
@@ -43,10 +44,14 @@ def _group_line(group: Sequence[CardState]) -> CardLine:
     if len(group) == 1:
         return CardLine(describe_card(group[0]), (_bar(group[0]),))
     card = group[0].card
-    return CardLine(
-        f"{len(group)} × {card.model}, {format_gib(card.vram)} each: {_summary(group)}",
-        tuple(_bar(state) for state in group),
+    text = say(
+        "{n} × {model}, {vram} each: {states}",
+        n=len(group),
+        model=card.model,
+        vram=format_gib(card.vram),
+        states=_summary(group),
     )
+    return CardLine(text, tuple(_bar(state) for state in group))
 
 
 def _summary(group: Sequence[CardState]) -> str:
@@ -54,14 +59,15 @@ def _summary(group: Sequence[CardState]) -> str:
     free = [state for state in healthy if not state.slices]
     partly = [state for state in healthy if state.slices and state.free_vram]
     taken = len(healthy) - len(free) - len(partly)
-    most = max((state.free_vram for state in partly), default=Mib(0))
+    broken = len(group) - len(healthy)
+    most = format_gib(max((state.free_vram for state in partly), default=Mib(0)))
     parts = (
-        (len(free), "all free"),
-        (len(partly), f"with up to {format_gib(most)} free"),
-        (taken, "taken"),
-        (len(group) - len(healthy), "out of order"),
+        say("{n} all free", n=len(free)) if free else "",
+        say("{n} with up to {vram} free", n=len(partly), vram=most) if partly else "",
+        say("{n} taken", n=taken) if taken else "",
+        say("{n} out of order", n=broken) if broken else "",
     )
-    return ", ".join(f"{count} {words}" for count, words in parts if count)
+    return chained(later("{a}, {b}"), filter(None, parts))
 
 
 def _bar(state: CardState) -> Bar:

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 
 PROFILE = "profile"
 AMOUNTS = ("vram", "cores")
+GROUP = "group"
 # Longer than any valid value; what is cut off is refused all the same, and never stored.
-_LONGEST = 256
+LONGEST = 256
 
 
 def amount_field(profile: str, amount: str) -> str:
@@ -19,23 +20,25 @@ def amount_field(profile: str, amount: str) -> str:
 
 
 def parse_form(formdata: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The options that a posted form names: "profile", and "vram" and "cores" if they were filled in for it.
+    """The options that a posted form names: "profile", "vram", "cores" and "group", if they were filled in for it.
 
     Never raises, whatever was posted: fields of other profiles and unknown ones are ignored, of a repeated field the
     first counts, and without a profile there are no options at all.
     """
-    profile = _first(formdata, PROFILE)
+    profile = first(formdata, PROFILE)
     if not profile:
         return {}
     options = {PROFILE: profile}
     for amount in AMOUNTS:
-        value = _first(formdata, amount_field(profile, amount))
+        value = first(formdata, amount_field(profile, amount))
         if value:
             options[amount] = value
-    return options
+    group = first(formdata, GROUP)
+    return {**options, GROUP: group} if group else options
 
 
-def _first(formdata: Mapping[str, Sequence[str]], field: str) -> str:
+def first(formdata: Mapping[str, Sequence[str]], field: str) -> str:
+    """The text of a field; of a repeated one the first, "" of none."""
     values = formdata.get(field)
     value = values[0] if isinstance(values, (list, tuple)) and values else values
-    return value.strip()[:_LONGEST] if isinstance(value, str) else ""
+    return value.strip()[:LONGEST] if isinstance(value, str) else ""

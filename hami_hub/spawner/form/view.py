@@ -6,15 +6,22 @@ Pure; `render` turns it into HTML.  Sentences about room on the cards come from 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from ...core.cards import CardState
+from ...core.language import ENGLISH, say
 from ...core.offers import Availability, Offer
 from ...core.units import format_gib
 from .amounts import AmountField, amount_fields, fits_now
+from .budgets import Bill, BudgetLine
+from .budgetviews import BudgetsView, budgets_view
 from .cardlines import CardLine, card_lines
-from .fields import PROFILE
+from .fields import GROUP, PROFILE
+from .live import live_data
+
+# More than so many are searched rather than read.
+_MANY = 12
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,10 @@ class FormContext:
         problem: why no GPU can be had at all, or why nobody knows, a sentence for people; empty if all is well.
         nodes: the same cards, those of one machine together: a slice of several cards is had on one. Empty: all
             of them are.
+        budgets: what could pay; empty: nothing is limited.
+        bills: who pays for each profile with a GPU, by its name.
+        language: what the form is written in, as gettext names it.
+        linked: whether `chosen` comes from a link.
     """
 
     cards: tuple[CardState, ...]
@@ -35,6 +46,10 @@ class FormContext:
     chosen: Mapping[str, str]
     problem: str = ""
     nodes: tuple[tuple[CardState, ...], ...] = ()
+    budgets: tuple[BudgetLine, ...] = ()
+    bills: Mapping[str, Bill] = field(default_factory=dict)
+    language: str = ENGLISH
+    linked: bool = False
 
     @property
     def machines(self) -> tuple[tuple[CardState, ...], ...]:
@@ -80,12 +95,26 @@ class ProfileLine:
 
 @dataclass(frozen=True, slots=True)
 class FormView:
-    """The whole form.  `cards` is empty where no profile has a GPU."""
+    """The whole form.  `cards` and `budgets` are empty where no profile has a GPU.
 
+    Attributes:
+        notice: why something else is checked than what was chosen the last time, or than what a link says.
+        search: the label of a field to search the profiles with; empty if there are few.
+        over_quota: the badge of a profile that the picked group can't pay for; empty if nobody has a budget.
+        live: JSON for the page's script.
+    """
+
+    language: str
     problem: str
+    notice: str
     cards: tuple[CardLine, ...]
     cards_heading: str
+    budgets: BudgetsView
     profiles: tuple[ProfileLine, ...]
+    profiles_heading: str
+    search: str
+    over_quota: str
+    live: str
 
 
 def form_view(context: FormContext) -> FormView:
@@ -94,10 +123,17 @@ def form_view(context: FormContext) -> FormView:
     problem = _problem(context) if wants_gpu else ""
     checked = _checked(context, bool(problem))
     return FormView(
+        language=context.language.replace("_", "-"),
         problem=problem,
+        notice=_notice(context, checked),
         cards=card_lines(context.cards) if wants_gpu else (),
+        cards_heading=say("GPU") if len(context.cards) == 1 else say("GPUs"),
+        budgets=budgets_view(context.budgets if wants_gpu else ()),
         profiles=tuple(_profile_line(offer, context, bool(problem), checked) for offer in context.offers),
-        cards_heading="GPU" if len(context.cards) == 1 else "GPUs",
+        profiles_heading=say("Profile"),
+        search=say("Search the profiles") if len(context.offers) > _MANY else "",
+        over_quota=say("Over quota") if context.budgets else "",
+        live=live_data(context.offers, context.bills, len(context.budgets)),
     )
 
 
@@ -115,9 +151,27 @@ def _blamed(offer: Offer, problem: bool) -> bool:
 
 def _checked(context: FormContext, problem: bool) -> str:
     """The last choice if it can still be picked, else the first profile that can."""
-    names = [offer.profile.name for offer in context.offers if offer.selectable and not _blamed(offer, problem)]
+    names = [str(offer.profile.name) for offer in context.offers if offer.selectable and not _blamed(offer, problem)]
     chosen = context.chosen.get(PROFILE, "")
     return chosen if chosen in names else next(iter(names), "")
+
+
+def _notice(context: FormContext, checked: str) -> str:
+    """What was chosen and isn't checked: said, lest somebody starts what they didn't mean."""
+    chosen = context.chosen.get(PROFILE, "")
+    if chosen and chosen != checked:
+        title = next((offer.profile.title for offer in context.offers if offer.profile.name == chosen), "")
+        if title and context.linked:
+            return say("The link picks {profile}, which you can't have now.", profile=title)
+        if title:
+            return say("Your last choice, {profile}, can't be had now.", profile=title)
+        if context.linked:
+            return say("The link picks the profile {profile}, which isn't offered here.", profile=_quoted(chosen))
+        return say("Your last choice, the profile {profile}, isn't offered any more.", profile=_quoted(chosen))
+    group = context.chosen.get(GROUP, "")
+    if group and context.budgets and not any(line.chosen for line in context.budgets):
+        return say("The group {group} doesn't pay for you any more.", group=_quoted(group))
+    return ""
 
 
 def _profile_line(offer: Offer, context: FormContext, problem: bool, checked: str) -> ProfileLine:
@@ -128,22 +182,29 @@ def _profile_line(offer: Offer, context: FormContext, problem: bool, checked: st
         name=profile.name,
         title=profile.title,
         description=profile.description,
-        badge=Badge("No GPU", Tone.CLOSED) if blamed else _badge(offer, context.machines),
+        badge=Badge(say("No GPU"), Tone.CLOSED) if blamed else _badge(offer, context.machines),
         reason="" if blamed else offer.text,
         selectable=selectable,
         checked=profile.name == checked,
         blamed_on_problem=blamed,
-        amounts=amount_fields(profile, context.machines, chosen) if selectable else (),
+        amounts=amount_fields(profile, context.machines, chosen, offer.affordable) if selectable else (),
     )
 
 
 def _badge(offer: Offer, machines: tuple[tuple[CardState, ...], ...]) -> Badge:
     if offer.availability is Availability.WAITS:
         fits = fits_now(offer.profile, machines)
-        return Badge(f"Up to {format_gib(fits)} now" if fits else "Waits", Tone.SLOW)
-    return {
-        Availability.NOW: Badge("Starts now", Tone.GOOD),
-        Availability.NEVER: Badge("Never fits", Tone.CLOSED),
-        Availability.CLOSED: Badge("Not yours", Tone.CLOSED),
-        Availability.UNKNOWN: Badge("May wait", Tone.SLOW),
-    }[offer.availability]
+        return Badge(say("Up to {vram} now", vram=format_gib(fits)) if fits else say("Waits"), Tone.SLOW)
+    if offer.availability is Availability.NOW:
+        return Badge(say("Starts now"), Tone.GOOD)
+    if offer.availability is Availability.UNKNOWN:
+        return Badge(say("May wait"), Tone.SLOW)
+    if offer.availability is Availability.NEVER:
+        return Badge(say("Never fits"), Tone.CLOSED)
+    if offer.availability is Availability.CLOSED:
+        return Badge(say("Not yours"), Tone.CLOSED)
+    return Badge(say("Over quota"), Tone.CLOSED)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text if len(text) <= 64 else text[:64] + "…"}"'
