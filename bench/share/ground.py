@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -30,7 +30,8 @@ HERE = Path(__file__).resolve().parent
 _VRAM = Mib(8000)
 _READY_SECONDS = 60
 _LATE_SECONDS = 15
-_ALONE_SECONDS = 1.5
+_ALONE_SECONDS = 1
+_STRUCK_SECONDS = 2
 _LEAD_NS = 50_000_000
 
 
@@ -48,6 +49,7 @@ class Outcome:
         curve: percent by tenths of a second.
         bursts: ms each burst took.
         cpu: percent of one processor core.
+        gap: ms, the longest time in which the card did nothing for it; 0: nobody looked.
     """
 
     first: float
@@ -55,6 +57,22 @@ class Outcome:
     curve: list[float]
     bursts: list[float]
     cpu: float
+    gap: float
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What a call of cuLaunchKernel takes the processor, ns, medians.
+
+    Attributes:
+        straight: the driver's own.
+        added: by what stands before it, and the bounds of a 95 % interval.
+    """
+
+    straight: float
+    added: float
+    low: float
+    high: float
 
 
 @dataclass
@@ -100,7 +118,7 @@ class Ground:
                     environment = self._slice(root, number, tenant, column)
                     for _ in range(tenant.processes):
                         started.append((tenant, self._start(tenant, scenario.seconds, environment)))
-                answers = self._begin([process for _, process in started], scenario.seconds)
+                answers = self._begin(started, scenario.seconds)
             finally:
                 for _, process in started:
                     process.kill()
@@ -114,13 +132,11 @@ class Ground:
             at += tenant.processes
         return outcomes, views
 
-    def launch_ns(self, threads: int, cores: int, column: str) -> float:
-        """What a call of cuLaunchKernel takes the processor, median."""
+    def launch(self, threads: int, cores: int, column: str) -> Launch:
+        """What a limiter adds to a launch."""
         with tempfile.TemporaryDirectory(prefix="hami-bench-", dir="/dev/shm") as folder:
             environment = self._slice(Path(folder), 0, Tenant(cores), column)
-            return float(
-                self._ask({"route": "launches", "threads": threads, "turns": 1, "ns": 1000}, environment)["calls"]
-            )
+            return Launch(**self._ask({"route": "launches", "threads": threads, "turns": 1, "ns": 1000}, environment))
 
     # ---- processes
 
@@ -153,7 +169,7 @@ class Ground:
 
     def _start(self, tenant: Tenant, seconds: float, environment: dict[str, str]) -> subprocess.Popen[str]:
         if tenant.route == "train":
-            command = [sys.executable, str(HERE / "train.py"), f"seconds={seconds}"]
+            command = self._training({"seconds": seconds, **tenant.does})
         else:
             command = self._command({**self._options(tenant), "seconds": seconds, "start": 1})
         return subprocess.Popen(
@@ -163,8 +179,14 @@ class Ground:
     def _command(self, options: dict[str, str | int | float]) -> list[str]:
         return [str(self.worker), *(f"{key}={value}" for key, value in options.items())]
 
-    def _begin(self, processes: Sequence[subprocess.Popen[str]], seconds: float) -> list[dict[str, list[float]]]:
+    def _training(self, options: Mapping[str, str | int | float]) -> list[str]:
+        return [sys.executable, str(HERE / "train.py"), *(f"{key}={value}" for key, value in options.items())]
+
+    def _begin(
+        self, started: Sequence[tuple[Tenant, subprocess.Popen[str]]], seconds: float
+    ) -> list[dict[str, list[float]]]:
         deadline = time.monotonic() + _READY_SECONDS
+        processes = [process for _, process in started]
         for process in processes:
             assert process.stdout is not None
             if process.stdout.readline() != "ready\n" or time.monotonic() > deadline:
@@ -174,8 +196,15 @@ class Ground:
             assert process.stdin is not None
             process.stdin.write(f"{start}\n")
             process.stdin.flush()
-        answers = []
-        for process in processes:
+        time.sleep(_STRUCK_SECONDS if any(tenant.struck for tenant, _ in started) else 0)
+        for tenant, process in started:
+            if tenant.struck:
+                process.send_signal(tenant.struck)
+        answers: list[dict[str, list[float]]] = []
+        for tenant, process in started:
+            if tenant.struck:
+                answers.append({})
+                continue
             try:
                 output, errors = process.communicate(timeout=seconds + _LATE_SECONDS)
             except subprocess.TimeoutExpired:
@@ -193,12 +222,16 @@ class Ground:
         return process.communicate()[1].strip()[-300:] or "it said nothing"
 
     def _ask(self, options: dict[str, str | int | float], environment: dict[str, str]) -> dict[str, float]:
+        return self._answer(self._command(options), environment)
+
+    def _answer(self, command: list[str], environment: dict[str, str]) -> dict[str, float]:
         done = subprocess.run(
-            self._command(options), env=environment, capture_output=True, text=True, check=False, timeout=_READY_SECONDS
+            command, env=environment, capture_output=True, text=True, check=False, timeout=_READY_SECONDS
         )
         if done.returncode:
             raise GroundError(f"The worker ended with {done.returncode}: {done.stderr.strip()[-300:]}.")
-        answer: dict[str, float] = json.loads(done.stdout)
+        self.log.write(done.stdout)
+        answer: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
         return answer
 
     def _kernel_ns(self, grid: str, turns: int, nodes: int) -> float:
@@ -215,27 +248,33 @@ class Ground:
         does = dict(tenant.does)
         if tenant.route in ("sync", "ptsz", "ex", "cooperative", "burst"):
             does = {key: value for key, value in does.items() if key == "grid"}
-        does.pop("threads", None)
+        for name in ("threads", "gaps"):
+            does.pop(name, None)
         key = f"{tenant.us} {sorted(does.items())}"
+        if key not in self._rates and tenant.route == "train":
+            done = self._answer(self._training({"seconds": 0, "measure": 1, **tenant.does}), self.environment)
+            self._rates[key] = 1e6 / done["card_us"]
         if key not in self._rates:
             same = Tenant(0, tenant.us, does)
-            seconds = 4.0 if tenant.route == "train" else _ALONE_SECONDS
-            process = self._start(same, seconds, self.environment)
+            process = self._start(same, _ALONE_SECONDS, self.environment)
             try:
-                done = self._begin([process], seconds)[0]["done"]
+                counts = self._begin([(same, process)], _ALONE_SECONDS)[0]["done"]
             finally:
                 process.kill()
                 process.communicate()
-            skipped = len(done) // 3
-            self._rates[key] = (done[-1] - done[skipped]) / ((len(done) - 1 - skipped) / 10)
+            skipped = len(counts) // 3
+            self._rates[key] = (counts[-1] - counts[skipped]) / ((len(counts) - 1 - skipped) / 10)
         return self._rates[key]
 
     def _outcome(self, tenant: Tenant, answer: dict[str, list[float]], seconds: float) -> Outcome:
+        if not answer:
+            return Outcome(0, 0, [], [], 0, 0)
         rate = self.alone(tenant)
         done = [0.0, *answer["done"]]
         curve = [100 * (b - a) * 10 / rate for a, b in itertools.pairwise(done)]
         later = 100 * (done[-1] - done[10]) / (len(done) - 11) * 10 / rate if len(done) > 11 else 0.0
-        return Outcome(100 * done[10] / rate, later, curve, answer["bursts"], 100 * float(answer["cpu"]) / seconds)  # type: ignore[arg-type]
+        cpu, gap = (float(answer.get(name, 0)) for name in ("cpu", "gap_ms"))  # type: ignore[arg-type]
+        return Outcome(100 * done[10] / rate, later, curve, answer["bursts"], 100 * cpu / seconds, gap)
 
 
 def compile_worker(output: Path, *, include: Path, driver: Path) -> None:

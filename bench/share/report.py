@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .ground import Outcome
-from .scenarios import OTHER, OURS, QUOTAS, RAW, Scenario, Tenant
+from .ground import Launch, Outcome
+from .scenarios import OTHER, OURS, QUOTAS, RAW, SCENARIOS, Scenario, Tenant
 
 _TITLES = {RAW: "no limiter", OURS: "ours", OTHER: "HAMi-core"}
 _ABOUT = """\
 How much of the card a tenant had is what the card finished for it in the time, beside what the card finishes of the
-same work alone: nothing is asked of a limiter. "First" is the first second, "later" the seconds after it."""
+same work alone: nothing is asked of a limiter. A training step counts as what it takes when it is launched behind
+other work, so that the card needn't wait for the processor. The figures are those of the seconds after the first
+one; the first stands beside them."""
 
 
 @dataclass
@@ -24,7 +26,7 @@ class Results:
     Attributes:
         facts: what there was on the machine.
         outcomes: by scenario and column, what each process of each tenant got; a sentence if it failed.
-        launches: (threads, cores, column) to ns a launch.
+        launches: by threads, cores, column.
         left_out: what was not run, and why.
     """
 
@@ -33,7 +35,7 @@ class Results:
     simulated: bool
     facts: list[tuple[str, str]] = field(default_factory=list)
     outcomes: list[tuple[Scenario, dict[str, list[list[Outcome]] | str]]] = field(default_factory=list)
-    launches: dict[tuple[int, int, str], float] = field(default_factory=dict)
+    launches: dict[tuple[int, int, str], Launch] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
 
     @property
@@ -67,7 +69,8 @@ def share(outcomes: Sequence[Outcome]) -> float:
 
 
 def _of(results: Results, group: str) -> list[tuple[Scenario, dict[str, list[list[Outcome]] | str]]]:
-    return [(scenario, columns) for scenario, columns in results.outcomes if scenario.group == group]
+    rows = [(scenario, columns) for scenario, columns in results.outcomes if scenario.group == group]
+    return sorted(rows, key=lambda row: SCENARIOS.index(row[0]))
 
 
 def _hard(results: Results) -> list[str]:
@@ -94,23 +97,28 @@ def _elastic(results: Results) -> list[str]:
     if not rows:
         return []
     lines = ["## Lent and shared (`default`)", "", "Percent of the card, tenant by tenant.", ""]
-    lines += ["| | ours | sum | furthest from its part | HAMi-core |", "| --- | --- | --- | --- | --- |"]
+    lines += ["| | ours | sum | furthest from its part | longest gap, ms | no limiter | HAMi-core |"]
+    lines += ["| --- |" + " --- |" * 6]
     for scenario, columns in rows:
-        ours, other = columns.get(OURS), columns.get(OTHER)
-        cells = ["", "", ""]
+        ours, cells = columns.get(OURS), ["", "", "", ""]
         if isinstance(ours, list):
             got = [share(o) for o in ours]
-            cells = [" / ".join(f"{g:.1f}" for g in got), f"{sum(got):.1f}", _furthest(scenario, got)]
+            gaps = " / ".join(f"{o[0].gap:.0f}" for o in ours if o[0].gap)
+            cells = [" / ".join(f"{g:.1f}" for g in got), f"{sum(got):.1f}", _furthest(scenario, got), gaps]
         elif ours:
             cells[0] = ours
-        cells.append(" / ".join(f"{share(o):.1f}" for o in other) if isinstance(other, list) else other or "")
+        cells += [_shares(columns.get(column)) for column in (RAW, OTHER)]
         lines.append(f"| {scenario.title} | {' | '.join(cells)} |")
     return [*lines, ""]
 
 
+def _shares(outcomes: list[list[Outcome]] | str | None) -> str:
+    return " / ".join(f"{share(o):.1f}" for o in outcomes) if isinstance(outcomes, list) else outcomes or ""
+
+
 def _furthest(scenario: Scenario, got: Sequence[float]) -> str:
     tenants = scenario.tenants
-    if len(tenants) < 2 or any(t.high for t in tenants) or any(t.policy == "force" for t in tenants):
+    if len(tenants) < 2 or any(t.high or t.struck or t.policy == "force" for t in tenants):
         return ""
     quotas, total = sum(t.cores for t in tenants), sum(got)
     errors = [g / total / (t.cores / quotas) - 1 for t, g in zip(tenants, got, strict=True)]
@@ -127,11 +135,7 @@ def _interactive(results: Results) -> list[str]:
     lines = [
         "## 2.5 ms of work every 50 ms",
         "",
-        "ms from the first launch until all of it is waited for: median, 99th percentile; beside",
-        "",
-    ]
-    lines[-2:] = [
-        "From the first launch until all of it is waited for, ms: median, 99th percentile, and times the median alone."
+        "From the first launch until all of it is waited for, ms: median, 99th percentile, and times the median alone.",
     ]
     lines += [
         "",
@@ -163,78 +167,79 @@ def percentiles(bursts: Sequence[float]) -> tuple[float, float]:
 def _launches(results: Results) -> list[str]:
     if not results.launches:
         return []
-    lines = ["## What a launch costs the processor", "", "ns a call of cuLaunchKernel, median of 200 batches.", ""]
+    lines = ["## What a launch costs the processor", ""]
+    lines += ["ns a call of cuLaunchKernel. In one process batches of the driver's own call, found past every limiter,"]
     lines += [
-        "| threads | no limiter | ours, no core share | ours, 25 % | HAMi-core, 25 % |",
-        "| --- | --- | --- | --- | --- |",
+        "take turns with batches of the call that the program is given: medians of the differences, and in brackets"
     ]
+    lines += ["their 95 % intervals. What is added without a limiter says how well that can be told.", ""]
+    lines += ["| threads | the driver's own | no limiter | ours, no core share | ours, 25 % | HAMi-core, 25 % |"]
+    lines += ["| --- |" + " --- |" * 5]
     for threads in sorted({key[0] for key in results.launches}):
         keys = [(threads, 0, RAW), (threads, 0, OURS), (threads, 25, OURS), (threads, 25, OTHER)]
         found = [results.launches.get(key) for key in keys]
-        base = found[0]
-        cells = [_cost(value, base if i else None) for i, value in enumerate(found)]
-        lines.append(f"| {threads} | {' | '.join(cells)} |")
+        straight = next((f"{launch.straight:.0f}" for launch in found if launch), "")
+        lines.append(f"| {threads} | {straight} | {' | '.join(_added(launch) for launch in found)} |")
     return [*lines, ""]
 
 
-def _cost(value: float | None, base: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.0f}" + (f" ({value - base:+.0f})" if base is not None else "")
+def _added(launch: Launch | None) -> str:
+    return f"{launch.added:+.0f} ({launch.low:+.0f} to {launch.high:+.0f})" if launch else ""
 
 
 def draw(results: Results, folder: Path) -> None:
-    """quota.png, bursts.png and turns.png, as far as there are figures."""
+    """quota.png and bursts.png, as far as there are figures."""
     import matplotlib
 
     matplotlib.use("Agg")
+    _draw_quotas(results, folder)
+    _draw_bursts(results, folder)
+
+
+_COLOURS = {RAW: "#999999", OURS: "#1b6ac9", OTHER: "#d1495b"}
+
+
+def _draw_quotas(results: Results, folder: Path) -> None:
     import matplotlib.pyplot as plt
 
     quotas = {s.tenants[0].cores: c for s, c in results.outcomes if s.name.startswith("quota-")}
-    if quotas:
-        figure, axes = plt.subplots(figsize=(6, 5))
-        axes.plot([0, 100], [0, 100], color="#999999", linewidth=1, label="wanted")
-        for column, colour in ((OURS, "#1b6ac9"), (OTHER, "#d1495b")):
-            points = [(q, share(c[column][0])) for q, c in sorted(quotas.items()) if isinstance(c.get(column), list)]  # type: ignore[arg-type]
-            if points:
-                axes.plot(*zip(*points, strict=True), "o-", color=colour, label=_TITLES[column])
-        axes.set(
-            xlabel="quota, % of the card",
-            ylabel="share got, % of the card",
-            xlim=(0, 100),
-            ylim=(0, 105),
-            xticks=[0, *QUOTAS, 100],
-        )
-        axes.legend()
-        figure.savefig(folder / "quota.png", dpi=120, bbox_inches="tight")
-        plt.close(figure)
+    if not quotas:
+        return
+    figure, axes = plt.subplots(figsize=(6, 5))
+    axes.plot([0, 100], [0, 100], color="#999999", linewidth=1, label="wanted")
+    for column in (OURS, OTHER):
+        points = [(q, share(c[column][0])) for q, c in sorted(quotas.items()) if isinstance(c.get(column), list)]  # type: ignore[arg-type]
+        if points:
+            axes.plot(*zip(*points, strict=True), "o-", color=_COLOURS[column], label=_TITLES[column])
+    axes.set(xlabel="quota, % of the card", ylabel="share got, % of the card", xlim=(0, 100), ylim=(0, 105))
+    axes.set(xticks=[0, *QUOTAS, 100])
+    axes.legend()
+    figure.savefig(folder / "quota.png", dpi=120, bbox_inches="tight")
+    plt.close(figure)
+
+
+def _draw_bursts(results: Results, folder: Path) -> None:
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Patch
+
     rows = _of(results, "interactive")
-    if rows:
-        figure, axes = plt.subplots(figsize=(8, 4))
-        for number, (column, colour) in enumerate(((RAW, "#999999"), (OURS, "#1b6ac9"), (OTHER, "#d1495b"))):
-            label: str | None = _TITLES[column]
-            for row, (_, columns) in enumerate(rows):
-                outcomes = columns.get(column)
-                if isinstance(outcomes, list):
-                    low, high = percentiles(outcomes[0][0].bursts)
-                    axes.barh(
-                        row + 0.27 * (number - 1),
-                        low,
-                        0.25,
-                        color=colour,
-                        label=label,
-                    )
-                    label = None
-                    axes.plot([low, high], [row + 0.27 * (number - 1)] * 2, color="black", linewidth=1)
-        axes.set(
-            yticks=range(len(rows)),
-            yticklabels=[s.title for s, _ in rows],
-            xlabel="2.5 ms of work took, ms (line: to the 99th percentile)",
-        )
-        axes.invert_yaxis()
-        axes.legend()
-        figure.savefig(folder / "bursts.png", dpi=120, bbox_inches="tight")
-        plt.close(figure)
+    if not rows:
+        return
+    figure, axes = plt.subplots(figsize=(8, 4))
+    for number, column in enumerate((RAW, OURS, OTHER)):
+        for row, (_, columns) in enumerate(rows):
+            outcomes = columns.get(column)
+            if isinstance(outcomes, list):
+                low, high = percentiles(outcomes[0][0].bursts)
+                at = row + 0.27 * (number - 1)
+                axes.barh(at, low, 0.25, color=_COLOURS[column])
+                axes.plot([low, high], [at] * 2, color="black", linewidth=1)
+    axes.set(yticks=range(len(rows)), yticklabels=[s.title for s, _ in rows])
+    axes.set(xlabel="2.5 ms of work took, ms (line: to the 99th percentile)")
+    axes.invert_yaxis()
+    axes.legend(handles=[Patch(color=_COLOURS[column], label=_TITLES[column]) for column in (RAW, OURS, OTHER)])
+    figure.savefig(folder / "bursts.png", dpi=120, bbox_inches="tight")
+    plt.close(figure)
 
 
 def describe(tenant: Tenant) -> str:

@@ -26,7 +26,7 @@ from hami_hub import native
 
 from .ground import Ground, GroundError, Outcome, compile_worker, plain_environment
 from .report import Results, describe, draw, render, share
-from .scenarios import LAUNCHES, OTHER, OURS, RAW, SCENARIOS, Scenario
+from .scenarios import BY_WORTH, LAUNCHES, OTHER, OURS, RAW, Scenario
 
 _FIND_DRIVER = """
 import ctypes
@@ -54,13 +54,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(error, file=sys.stderr)
             return 2
         deadline = time.monotonic() + options.budget
-        for scenario in SCENARIOS:
+        if not options.only or "launches" in options.only:
+            _measure_launches(ground, results, deadline)
+        for scenario in BY_WORTH:
             if options.only and scenario.name not in options.only and scenario.group not in options.only:
                 continue
             _measure(ground, results, scenario, deadline, log)
             _write(results, options.output)
-        if not options.only or "launches" in options.only:
-            _measure_launches(ground, results, deadline)
     folder = _write(results, options.output)
     draw(results, folder)
     (options.output / "share.log").rename(folder / "raw.log")
@@ -124,7 +124,9 @@ def _measure(ground: Ground, results: Results, scenario: Scenario, deadline: flo
         bursts = sorted(outcomes[0][0].bursts[3:])
         if bursts:
             shown += f"  p50 {bursts[len(bursts) // 2]:.2f} p99 {bursts[int(len(bursts) * 0.99)]:.2f} ms"
-        print(f"{scenario.title} [{column}]: {shown}  cpu {outcomes[-1][0].cpu:.0f} %", flush=True)
+        if gaps := [o.gap for mine in outcomes for o in mine if o.gap]:
+            shown += f"  gaps {gaps} ms"
+        print(f"{scenario.title} [{column}]: {shown}  cpu {outcomes[-1][0].cpu:.1f} %", flush=True)
     if columns:
         results.outcomes.append((scenario, columns))
 
@@ -138,12 +140,12 @@ def _measure_launches(ground: Ground, results: Results, deadline: float) -> None
                 results.left_out.append(f"launches, {threads} threads, {column}: the time was over.")
                 continue
             try:
-                ns = ground.launch_ns(threads, cores, column)
+                launch = ground.launch(threads, cores, column)
             except (GroundError, subprocess.TimeoutExpired) as error:
                 results.left_out.append(f"launches, {threads} threads, {column}: {str(error)[:200]}")
                 continue
-            results.launches[threads, cores, column] = ns
-            print(f"launch, {threads} threads, {cores} % [{column}]: {ns:.0f} ns", flush=True)
+            results.launches[threads, cores, column] = launch
+            print(f"launch, {threads} threads, {cores} % [{column}]: {launch}", flush=True)
 
 
 def _write(results: Results, output: Path) -> Path:

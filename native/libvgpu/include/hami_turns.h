@@ -39,7 +39,8 @@ struct hami_turns_card {
     HAMI_ATOMIC(uint64_t) earned_ns;  // hard cap: the time at which all that was used will have been earned
     HAMI_ATOMIC(uint64_t) spent_ns;   // card time charged, ever
     HAMI_ATOMIC(uint64_t) active_ns;  // when the slice last had work on the card
-    HAMI_ATOMIC(uint64_t) reserved[4];
+    HAMI_ATOMIC(uint64_t) begun_ns;   // when one of its processes last went to work on an idle card
+    HAMI_ATOMIC(uint64_t) reserved[3];
 };
 
 // Why a process of the slice waits, in the low bits of `asks_ns`.
@@ -64,7 +65,8 @@ struct hami_lane {
 // One process.  `owner` as in struct hami_process.
 struct hami_turns_member {
     HAMI_ATOMIC(uint64_t) owner;
-    HAMI_ATOMIC(uint64_t) reserved[7];
+    HAMI_ATOMIC(uint64_t) begun_ns; // when it last went to work on an idle card
+    HAMI_ATOMIC(uint64_t) reserved[6];
     struct hami_turns_member_card cards[HAMI_MAX_CARDS];
     HAMI_ATOMIC(uint8_t) lane_card[HAMI_TURNS_LANES]; // 1 + the card's index, 0: the lane was never used
     struct hami_lane lanes[HAMI_TURNS_LANES];

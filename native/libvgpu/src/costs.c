@@ -6,8 +6,8 @@
 #define LONGEST UINT64_C(4000000000)
 
 #define FREQUENT 4
-#define SOON     16 // launches
-#define LATER    500
+#define SOON     4 // occasions
+#define LATER    100
 
 static struct cost table[ENTRIES];
 
@@ -39,25 +39,32 @@ static void set(struct cost *cost, uint64_t ns)
     atomic_store_explicit(&cost->ns, (uint32_t)ns, memory_order_relaxed);
 }
 
-void costs_learn(struct cost *cost, uint64_t ns)
+void costs_measure(struct cost *cost, uint64_t ns)
+{
+    unsigned times = atomic_load_explicit(&cost->times, memory_order_relaxed);
+    uint64_t known = costs_ns(cost);
+    if (times >= 2 && ns > known + known / 2) // somebody else may have had the card in between
+        ns = known + known / 2;
+    set(cost, times < 2 ? ns : (known * 3 + ns) / 4);
+    if (times < UINT16_MAX)
+        atomic_store_explicit(&cost->times, (uint16_t)(times + 1), memory_order_relaxed);
+}
+
+void costs_guess(struct cost *cost, uint64_t ns)
 {
     uint64_t known = costs_ns(cost);
-    if (atomic_load_explicit(&cost->measured, memory_order_relaxed))
+    if (atomic_load_explicit(&cost->times, memory_order_relaxed))
         return;
     if (known) // expecting too much lets the card run dry, too little only makes us look early
         ns = ns < known ? (known + ns) / 2 : (known * 3 + ns) / 4;
     set(cost, ns);
 }
 
-void costs_measure(struct cost *cost, uint64_t ns)
+bool costs_due(struct cost *cost)
 {
-    unsigned times = atomic_load_explicit(&cost->measured, memory_order_relaxed);
-    uint64_t known = costs_ns(cost);
-    if (times >= 2 && ns > known + known / 2) // somebody else may have had the card in between
-        ns = known + known / 2;
-    set(cost, times < 2 ? ns : (known * 3 + ns) / 4);
-    if (times < UINT16_MAX)
-        atomic_store_explicit(&cost->measured, (uint16_t)(times + 1), memory_order_relaxed);
-    // what is new is looked at more often
-    atomic_store_explicit(&cost->waits, (uint16_t)(times < FREQUENT ? SOON : LATER), memory_order_relaxed);
+    uint16_t waits = atomic_load_explicit(&cost->waits, memory_order_relaxed);
+    if (waits == 0) // what is new is looked at more often
+        waits = atomic_load_explicit(&cost->times, memory_order_relaxed) < FREQUENT ? SOON + 1 : LATER + 1;
+    atomic_store_explicit(&cost->waits, (uint16_t)(waits - 1), memory_order_relaxed);
+    return waits == SOON + 1 || waits == LATER + 1;
 }

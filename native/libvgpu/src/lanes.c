@@ -8,6 +8,7 @@
 #include "driver.h"
 #include "share_clock.h"
 #include "slice.h"
+#include "stamps.h"
 #include "turns.h"
 #include "turns_page.h"
 
@@ -19,10 +20,9 @@ static struct lane lanes[LANES_ALL];
 static _Atomic unsigned high;
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic CUdeviceptr base; // of our member slot, as the card sees it; 0: not registered
-static _Atomic bool no_marks;
 static _Atomic uint64_t latency;
 
-// ---- marks -------------------------------------------------------------------------------------------------------------
+// ---- marks ----------------------------------------------------------------------------------------------------------
 
 static CUresult write_value(CUstream stream, bool per_thread, CUdeviceptr at, uint32_t value)
 {
@@ -61,12 +61,14 @@ static CUdeviceptr done_word(unsigned index)
 
 bool lanes_mark(struct lane *lane, uint32_t number)
 {
-    if (!lane->marked || atomic_load_explicit(&no_marks, memory_order_relaxed))
+    if (!atomic_load_explicit(&lane->marked, memory_order_relaxed))
         return false;
+    CUstream stream = atomic_load_explicit(&lane->stream, memory_order_relaxed);
+    bool per_thread = atomic_load_explicit(&lane->per_thread, memory_order_relaxed);
     for (int attempt = 0; attempt < 2; attempt++) {
         if (atomic_load(&base) == 0 && !register_page())
             break;
-        CUresult result = write_value(lane->stream, lane->per_thread, done_word(lane->index), number);
+        CUresult result = write_value(stream, per_thread, done_word(lanes_index(lane)), number);
         if (result == CUDA_SUCCESS)
             return true;
         atomic_store(&base, 0); // the context that it was registered in may be gone
@@ -74,30 +76,35 @@ bool lanes_mark(struct lane *lane, uint32_t number)
     return false;
 }
 
-bool lanes_record(const struct lane *lane, CUevent event)
+unsigned lanes_index(const struct lane *lane)
 {
-    if (lane->per_thread && CUDA_HAS(cuEventRecord_ptsz))
-        return REAL(cuEventRecord_ptsz)(event, lane->stream) == CUDA_SUCCESS;
-    return REAL(cuEventRecord)(event, lane->stream) == CUDA_SUCCESS;
+    return (unsigned)(lane - lanes);
+}
+
+uint32_t lanes_done(const struct lane *lane)
+{
+    return atomic_load_explicit(&turns_page_member()->lanes[lanes_index(lane)].done, memory_order_acquire);
 }
 
 // Marks on an idle stream, timed.
 static void learn_latency(struct lane *lane)
 {
-    _Atomic uint32_t *done = &turns_page_member()->lanes[lane->index].done;
     uint64_t best = LATENCY_MAX_NS;
     for (int i = 0; i < LATENCY_TRIES; i++) {
-        uint32_t number = lane->sent + 1;
+        uint32_t number = lane_next(lane->sent);
         uint64_t began = share_now(), now = began;
         if (!lanes_mark(lane, number))
             break;
-        lane->sent = lane->seen = number;
-        while (atomic_load_explicit(done, memory_order_acquire) != number && now - began < LATENCY_MAX_NS)
+        lane->sent = lane->read = lane->seen = number;
+        while (lanes_done(lane) != number && now - began < LATENCY_MAX_NS) {
+            share_sleep_until(now + TURN_US / 10);
             now = share_now();
+        }
         if (now - began < best)
             best = now - began;
     }
-    atomic_store(&turns_page_member()->lanes[lane->index].sent, lane->sent);
+    stamps_learn(lane);
+    atomic_store(&turns_page_member()->lanes[lanes_index(lane)].sent, lane->sent);
     atomic_store(&latency, best + 1);
 }
 
@@ -107,7 +114,7 @@ uint64_t lanes_latency(void)
     return known ? known - 1 : 0;
 }
 
-// ---- lanes -------------------------------------------------------------------------------------------------------------
+// ---- lanes ----------------------------------------------------------------------------------------------------------
 
 struct lane *lanes_at(unsigned index)
 {
@@ -119,6 +126,15 @@ unsigned lanes_high(void)
     return atomic_load_explicit(&high, memory_order_acquire);
 }
 
+unsigned lanes_on(unsigned card)
+{
+    unsigned count = 0, all = lanes_high();
+    for (unsigned i = 0; i < all; i++)
+        count += atomic_load_explicit(&lanes[i].card, memory_order_relaxed) == (int)card &&
+                 (i >= HAMI_TURNS_LANES || atomic_load_explicit(&lanes[i].key, memory_order_relaxed));
+    return count;
+}
+
 static bool is_default(CUstream stream)
 {
     return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
@@ -126,7 +142,7 @@ static bool is_default(CUstream stream)
 
 bool lanes_is_default(const struct lane *lane)
 {
-    return is_default(lane->stream);
+    return is_default(atomic_load_explicit(&lane->stream, memory_order_relaxed));
 }
 
 static uint64_t key_of(CUstream stream, bool per_thread, CUcontext *context)
@@ -169,7 +185,7 @@ static bool is_limited(int card)
 
 static bool is_idle(const struct lane *lane)
 {
-    return lane->sent == lane->seen && !atomic_load(&lane->open_ns);
+    return atomic_load(&lane->sent) == atomic_load(&lane->read) && !atomic_load(&lane->open);
 }
 
 static struct lane *free_lane(uint64_t key)
@@ -195,8 +211,7 @@ static struct lane *last_resort(int card)
     struct lane *lane = &lanes[HAMI_TURNS_LANES + (unsigned)card];
     lane->card = card;
     lane->marked = false;
-    lane->index = HAMI_TURNS_LANES + (unsigned)card;
-    raise_high(lane->index);
+    raise_high(lanes_index(lane));
     return lane;
 }
 
@@ -210,19 +225,21 @@ static struct lane *open_lane(uint64_t key, CUstream stream, bool per_thread)
     if (new && !(lane = free_lane(key)) && member)
         lane = last_resort(card), new = false;
     if (new && lane) {
-        lane->index = (unsigned)(lane - lanes);
         lane->stream = stream;
         lane->per_thread = per_thread;
-        REAL(cuCtxGetCurrent)(&lane->context);
+        CUcontext context = NULL;
+        REAL(cuCtxGetCurrent)(&context);
+        lane->context = context;
+        atomic_store(&lane->left_ns, 0);
         lane->card = member ? card : CARD_NONE;
         lane->marked = member != NULL;
         atomic_store(&lane->only, NULL);
         if (member) {
-            atomic_store(&member->lane_card[lane->index], (uint8_t)(card + 1));
+            atomic_store(&member->lane_card[lanes_index(lane)], (uint8_t)(card + 1));
             if (!atomic_load(&latency) && !capture_active(stream, per_thread))
                 learn_latency(lane);
         }
-        raise_high(lane->index);
+        raise_high(lanes_index(lane));
         atomic_store_explicit(&lane->key, key, memory_order_release);
     }
     pthread_mutex_unlock(&opening);

@@ -10,7 +10,16 @@ static inline CUresult before_launch(CUfunction function, const char *call)
     return library_load_kernel(function, call);
 }
 
+// Nothing to hold and nothing to load: then a launch is the driver's call and no more.
+static inline bool goes_straight(void)
+{
+    return __builtin_expect(atomic_load_explicit(&share_mode, memory_order_relaxed) == SHARE_OFF, 1) &&
+           __builtin_expect(atomic_load_explicit(&library_waiting, memory_order_relaxed) == 0, 1);
+}
+
 #define LAUNCH(function, blocks, stream, per_thread, call_driver)                                                      \
+    if (goes_straight())                                                                                               \
+        return call_driver;                                                                                            \
     CUresult refused = before_launch(function, __func__);                                                              \
     if (refused != CUDA_SUCCESS)                                                                                       \
         return refused;                                                                                                \

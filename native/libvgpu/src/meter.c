@@ -5,14 +5,15 @@
 
 #include "capture.h"
 #include "driver.h"
-#include "overhead.h"
 #include "share_clock.h"
 #include "spending.h"
+#include "stamps.h"
 #include "turns.h"
 #include "turns_page.h"
 
 #define LOOK_NS     (10 * TURN_US) // a neighbour's page isn't read more often
 #define NEAR_NS     (60 * TURN_US)
+#define UNBROKEN_NS (2 * TURN_MS) // the card leaves a process its slice of 2 ms before others have theirs
 #define SLACK_NS    (10 * TURN_US)
 #define SPAN_NS     (2 * TURN_MS)
 #define BIAS_ONE    1024
@@ -23,19 +24,25 @@
 
 static struct meter meters[HAMI_MAX_CARDS];
 
+static void prepare(struct meter *meter)
+{
+    if (meter->bias)
+        return;
+    meter->patience_ns = PATIENCE_NS;
+    meter->bias = BIAS_ONE;
+}
+
 struct meter *meter_of(unsigned card)
 {
-    struct meter *meter = &meters[card];
-    if (__builtin_expect(!meter->bias, 0)) {
-        meter->patience_ns = PATIENCE_NS;
-        meter->bias = BIAS_ONE;
-    }
-    return meter;
+    return &meters[card];
 }
 
 bool meter_try_lock(struct meter *meter)
 {
-    return !atomic_flag_test_and_set_explicit(&meter->lock, memory_order_acquire);
+    if (atomic_flag_test_and_set_explicit(&meter->lock, memory_order_acquire))
+        return false;
+    prepare(meter);
+    return true;
 }
 
 void meter_lock(struct meter *meter)
@@ -55,84 +62,28 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static uint64_t most(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t less(uint64_t from, uint64_t what)
+{
+    return from > what ? from - what : 0;
+}
+
 static uint64_t scaled(const struct meter *meter, uint64_t estimate)
 {
     return estimate * (uint64_t)meter->bias / BIAS_ONE;
 }
 
-// ---- what the lanes say ------------------------------------------------------------------------------------------------
-
-struct tally {
-    uint64_t finished, undone, open; // estimates
-    uint64_t next;                   // of what will be finished first
-    unsigned segments;               // that finished
-    bool unknown_finished, unknown_undone;
-    struct cost *only;
-    uint32_t count;
-};
-
-static void collect_lane(struct lane *lane, struct tally *tally)
-{
-    uint32_t done = lane->seen;
-    if (lane->marked)
-        done = atomic_load_explicit(&turns_page_member()->lanes[lane->index].done, memory_order_acquire);
-    while (lane->seen != lane->sent && (int32_t)(done - (lane->seen + 1)) >= 0) {
-        const struct segment *segment = &lane->segments[++lane->seen % LANE_SEGMENTS];
-        tally->finished += segment->ns;
-        tally->segments++;
-        tally->unknown_finished |= segment->probe;
-        tally->only = segment->only;
-        tally->count = segment->count;
-    }
-    for (uint32_t number = lane->seen; number != lane->sent; number++) {
-        const struct segment *segment = &lane->segments[(number + 1) % LANE_SEGMENTS];
-        if (number == lane->seen && (!tally->next || segment->ns < tally->next))
-            tally->next = segment->ns;
-        tally->undone += segment->ns;
-        tally->unknown_undone |= segment->probe;
-    }
-    tally->open += atomic_load_explicit(&lane->open_ns, memory_order_relaxed);
-}
-
-static struct tally collect(struct meter *meter, unsigned card)
-{
-    struct tally tally = {.finished = meter->settled.ns,
-                          .segments = meter->settled.count > 0,
-                          .only = meter->settled.only,
-                          .count = meter->settled.count};
-    meter->settled = (struct segment){0};
-    unsigned high = lanes_high();
-    for (unsigned i = 0; i < high; i++)
-        if (lanes_at(i)->card == (int)card)
-            collect_lane(lanes_at(i), &tally);
-    return tally;
-}
-
-// Work without a mark, which nobody waited for: it has had its time.
-static void expire(struct meter *meter, unsigned card, struct tally *tally, uint64_t now)
-{
-    uint64_t expected = scaled(meter, tally->open);
-    if (!tally->open || tally->undone || tally->unknown_undone ||
-        now - meter->progress_ns < expected + expected / 4 + NEAR_NS)
-        return;
-    unsigned high = lanes_high();
-    for (unsigned i = 0; i < high; i++) {
-        struct lane *lane = lanes_at(i);
-        if (lane->card != (int)card)
-            continue;
-        tally->finished += atomic_exchange(&lane->open_ns, 0);
-        atomic_store(&lane->open_count, 0);
-    }
-    tally->open = 0;
-}
-
-// ---- learning ----------------------------------------------------------------------------------------------------------
-
-// What was finished took between `low` and `high`: the nearest to what was expected is the most likely.
+// What took between `low` and `high`: the nearest to what was expected is the most likely.
 static uint64_t nearest(uint64_t expected, uint64_t low, uint64_t high)
 {
     return expected < low ? low : expected > high ? high : expected;
 }
+
+// ---- learning -------------------------------------------------------------------------------------------------------
 
 static void learn_bias(struct meter *meter, uint64_t estimated, uint64_t taken)
 {
@@ -146,178 +97,319 @@ static void learn_bias(struct meter *meter, uint64_t estimated, uint64_t taken)
     meter->span_estimated = meter->span_taken = 0;
 }
 
-static void learn(struct meter *meter, unsigned card, const struct tally *tally, uint64_t now, enum meter_look look)
+static void learn_longest(struct meter *meter, uint64_t taken)
 {
-    if (!tally->segments)
-        return;
-    uint64_t high = now - meter->progress_ns, low = 0;
-    if (look == METER_RETURN) {
-        uint64_t overhead = overhead_ns(card), latency = meter->progress_ns > meter->began_ns ? lanes_latency() : 0;
-        overhead = overhead > latency ? overhead - latency : 0;
-        low = high = high > overhead + high / 8 ? high - overhead : high / 8;
-    }
-    if (look != METER_RETURN && meter->pending && meter->polled_ns > meter->progress_ns)
-        low = meter->polled_ns - meter->progress_ns;
-    if (meter->crowd > 1) // part of it may have been theirs
-        low /= meter->crowd;
-    bool close = look != METER_GLANCE && meter->crowd <= 1;
-    uint64_t taken = close ? (low + high) / 2 : nearest(scaled(meter, tally->finished), low, high);
     if (taken > meter->longest_ns)
         meter->longest_ns = taken;
     else
         meter->longest_ns -= meter->longest_ns / 64;
-    bool uniform = tally->segments == 1 && tally->only && tally->count;
-    if (uniform && !atomic_load_explicit(&tally->only->measured, memory_order_relaxed)) {
-        bool guess = look == METER_GLANCE && tally->unknown_finished;
-        costs_learn(tally->only, (guess ? (low + high) / 2 : taken) / tally->count);
+}
+
+// ---- what the lanes say ---------------------------------------------------------------------------------------------
+
+struct tally {
+    uint64_t taken;        // by what was finished and has stamps
+    uint64_t stamped;      // estimates of that
+    uint64_t unstamped;    // of what was finished and has none
+    uint64_t undone, open; // estimates
+    uint64_t next;         // of what will be finished first
+    uint64_t ended_ns;     // when the card last passed a stamp, 0: not known
+    unsigned segments;     // that were finished
+    bool several;          // lanes at work at once: how their stamps overlap isn't known
+    bool unknown_finished, unknown_undone;
+    struct cost *only; // of the last without stamps
+    uint32_t count;
+};
+
+static bool is_sure(const struct segment *segment)
+{
+    return !segment->probe && (!segment->only || atomic_load_explicit(&segment->only->times, memory_order_relaxed));
+}
+
+static void learn(struct meter *meter, const struct segment *segment, uint64_t taken, bool exact)
+{
+    bool uniform = segment->only && segment->count;
+    if (uniform && exact) {
+        costs_measure(segment->only, taken / segment->count);
         meter->bias += (BIAS_ONE - meter->bias) / 8;
-    } else if (!tally->unknown_finished) {
-        learn_bias(meter, tally->finished, taken);
+    } else if (uniform) {
+        costs_guess(segment->only, taken / segment->count);
+    } else if (exact && !segment->probe) {
+        learn_bias(meter, segment->ns, taken);
     }
 }
 
-// ---- polling -----------------------------------------------------------------------------------------------------------
+// Between its bounds: gaps lie before the last launch.
+static void book_stamped(struct meter *meter, const struct segment *segment, struct tally *tally)
+{
+    uint64_t high = less(segment->to_ns, segment->from_ns);
+    uint64_t low = least(high, less(segment->to_ns, segment->closed_ns));
+    bool crowded = meter->crowd > 1, whole = !crowded || high < UNBROKEN_NS;
+    bool tight = whole && !segment->guessed && high - low <= high / 8 + SLACK_NS / 4;
+    uint64_t expected = !segment->probe ? scaled(meter, segment->ns) : whole ? high : meter->advance_ns;
+    if (!whole) // part of it was theirs
+        low /= meter->crowd;
+    if (crowded && is_sure(segment))
+        low = least(low, expected);
+    uint64_t taken = nearest(expected, low, high);
+    tally->taken += taken;
+    tally->stamped += segment->ns;
+    tally->ended_ns = most(tally->ended_ns, segment->to_ns);
+    learn_longest(meter, taken);
+    learn(meter, segment, taken, tight && !tally->several);
+}
+
+static void collect_lane(struct meter *meter, struct lane *lane, struct tally *tally)
+{
+    uint32_t sent = atomic_load_explicit(&lane->sent, memory_order_relaxed);
+    uint32_t read = atomic_load_explicit(&lane->read, memory_order_acquire);
+    while (lane->seen != read) {
+        lane->seen = lane_next(lane->seen);
+        const struct segment *segment = lane_segment(lane, lane->seen);
+        tally->segments++;
+        if (segment->to_ns) {
+            tally->several |= segment->from_ns < meter->several_ns;
+            book_stamped(meter, segment, tally);
+            continue;
+        }
+        tally->unstamped += segment->ns;
+        tally->unknown_finished |= segment->probe;
+        tally->only = segment->only;
+        tally->count = segment->count;
+    }
+    for (uint32_t number = lane->seen; number != sent;) {
+        bool first = number == lane->seen;
+        number = lane_next(number);
+        const struct segment *segment = lane_segment(lane, number);
+        if (first && (!tally->next || segment->ns < tally->next))
+            tally->next = segment->ns;
+        tally->undone += segment->ns;
+        tally->unknown_undone |= segment->probe;
+    }
+    tally->open += open_ns(atomic_load_explicit(&lane->open, memory_order_relaxed));
+}
+
+static bool is_on(const struct lane *lane, unsigned card)
+{
+    return atomic_load_explicit(&lane->card, memory_order_relaxed) == (int)card;
+}
+
+static unsigned lanes_at_work(unsigned card)
+{
+    unsigned count = 0, high = lanes_high();
+    for (unsigned i = 0; i < high; i++) {
+        const struct lane *lane = lanes_at(i);
+        count += is_on(lane, card) && (atomic_load_explicit(&lane->sent, memory_order_relaxed) != lane->seen ||
+                                       atomic_load_explicit(&lane->open, memory_order_relaxed));
+    }
+    return count;
+}
+
+static struct tally collect(struct meter *meter, unsigned card, uint64_t now)
+{
+    struct tally tally = {.unstamped = meter->settled.ns,
+                          .segments = meter->settled.count > 0,
+                          .only = meter->settled.only,
+                          .count = meter->settled.count};
+    meter->settled = (struct segment){0};
+    if (lanes_at_work(card) > 1)
+        meter->several_ns = now;
+    tally.several = meter->several_ns == now;
+    unsigned high = lanes_high();
+    for (unsigned i = 0; i < high; i++)
+        if (is_on(lanes_at(i), card))
+            collect_lane(meter, lanes_at(i), &tally);
+    return tally;
+}
+
+// Work without a mark, which nobody waited for: it has had its time.
+static void expire(struct meter *meter, unsigned card, struct tally *tally, uint64_t now)
+{
+    uint64_t expected = scaled(meter, tally->open);
+    if (!tally->open || tally->undone || tally->unknown_undone ||
+        now - meter->progress_ns < expected + expected / 4 + NEAR_NS)
+        return;
+    unsigned high = lanes_high();
+    for (unsigned i = 0; i < high; i++)
+        if (is_on(lanes_at(i), card))
+            tally->unstamped += open_ns(atomic_exchange(&lanes_at(i)->open, 0));
+    tally->segments++;
+    tally->open = 0;
+}
+
+// ---- charging -------------------------------------------------------------------------------------------------------
 
 static bool still_pending(const struct tally *tally)
 {
     return tally->undone || tally->open || tally->unknown_undone;
 }
 
-// Of the time since the last look, what the card worked for this process.
-static uint64_t time_used(const struct meter *meter, unsigned card, const struct tally *tally, uint64_t now,
-                          enum meter_look look)
+// Finished work without stamps: by the estimates, within what the host's clock says.
+static uint64_t unstamped_taken(struct meter *meter, const struct tally *tally, uint64_t now)
 {
-    uint64_t dt = now - meter->polled_ns;
-    if (look == METER_RETURN && meter->pending && !still_pending(tally)) { // the way back isn't the card's work
-        uint64_t overhead = overhead_ns(card), latency = lanes_latency();
-        overhead = overhead > latency ? overhead - latency : 0; // that much wasn't charged to begin with
-        return dt > overhead + dt / 8 ? dt - overhead : dt / 8;
-    }
-    uint64_t all = tally->finished + tally->undone + tally->open;
-    if (!meter->pending)
-        return least(dt, scaled(meter, all));
-    uint64_t added = all > meter->expected_ns ? all - meter->expected_ns : 0;
-    uint64_t known = meter->left_ns + scaled(meter, added);
-    if (look == METER_RETURN || tally->unknown_finished || tally->unknown_undone)
-        return dt;
-    if (still_pending(tally)) // it may have idled in between, when the program is slow to launch
-        return look == METER_GLANCE ? least(dt, known + known / 8 + SLACK_NS) : dt;
-    return look == METER_WATCH || dt <= NEAR_NS ? dt / 2 : least(dt, known);
+    if (!tally->unstamped && !tally->unknown_finished)
+        return 0;
+    uint64_t high = less(now + lanes_latency(), meter->progress_ns + tally->taken);
+    uint64_t taken = tally->unknown_finished ? high / 2 : least(scaled(meter, tally->unstamped), high);
+    if (tally->unknown_finished && tally->only && tally->count)
+        costs_guess(tally->only, taken / tally->count);
+    return taken;
 }
 
-static void note_state(struct meter *meter, const struct tally *tally, uint64_t now)
+// Of the time since the last look, that in which there was work: the program may be slow to launch.
+static uint64_t time_worked(const struct meter *meter, const struct tally *tally, uint64_t now, bool watched)
+{
+    uint64_t dt = now - meter->polled_ns, all = tally->unstamped + tally->stamped + tally->undone + tally->open;
+    uint64_t known =
+        meter->pending ? meter->left_ns + scaled(meter, less(all, meter->expected_ns)) : scaled(meter, all);
+    if (!still_pending(tally))
+        return meter->pending && (watched || dt <= NEAR_NS) ? dt / 2 : least(dt, known);
+    return watched || tally->unknown_undone ? dt : least(dt, known + known / 8 + SLACK_NS);
+}
+
+static void charge(struct meter *meter, unsigned card, const struct tally *tally, uint64_t now, bool watched)
+{
+    unsigned contexts = 1 + meter->ring.own + meter->ring.contexts;
+    uint64_t worked = time_worked(meter, tally, now, watched);
+    worked = worked * 2 / (contexts + (meter->contexts ? meter->contexts : contexts));
+    if (tally->segments && !tally->several) {
+        uint64_t taken = tally->taken + unstamped_taken(meter, tally, now);
+        spending_charge(card, (int64_t)(taken - meter->advance_ns), now);
+        meter->advance_ns = 0;
+    } else if (tally->segments || still_pending(tally)) {
+        spending_charge(card, (int64_t)worked, now);
+        meter->advance_ns = tally->several ? 0 : meter->advance_ns + worked;
+        if (tally->several && contexts == 1)
+            learn_bias(meter, tally->stamped + tally->unstamped, worked);
+    }
+    meter->contexts = contexts;
+    atomic_store_explicit(&meter->company, contexts - 1, memory_order_relaxed);
+}
+
+// ---- polling --------------------------------------------------------------------------------------------------------
+
+// Nothing may go unseen from now on.
+static void withdraw(struct meter *meter, unsigned card)
+{
+    atomic_store_explicit(&meter->permit, 0, memory_order_relaxed);
+    unsigned high = lanes_high();
+    for (unsigned i = 0; i < high; i++)
+        if (is_on(lanes_at(i), card) && atomic_load_explicit(&lanes_at(i)->left_ns, memory_order_relaxed) > 0)
+            atomic_store_explicit(&lanes_at(i)->left_ns, 0, memory_order_relaxed);
+}
+
+static void note_state(struct meter *meter, unsigned card, const struct tally *tally, uint64_t now)
 {
     bool pending = still_pending(tally);
     if (meter->crowd < meter->contexts)
         meter->crowd = meter->contexts;
-    if (tally->finished || tally->segments || !meter->pending) {
+    if (tally->segments || !meter->pending) {
         meter->crowd = meter->contexts;
-        meter->progress_ns = now;
+        meter->progress_ns = tally->ended_ns ? nearest(tally->ended_ns, meter->polled_ns, now) : now;
         meter->patience_ns = PATIENCE_NS;
     }
     if (meter->pending && !pending)
         meter->ended_ns = now;
-    meter->pending = pending;
     meter->unknown = tally->unknown_undone;
     meter->expected_ns = tally->undone + tally->open;
     uint64_t left = scaled(meter, meter->expected_ns),
-             gone = (now - meter->progress_ns) / (meter->contexts ? meter->contexts : 1);
-    uint64_t next = scaled(meter, tally->next ? tally->next : tally->open);
-    meter->left_ns = left > gone ? left - gone : 0;
-    meter->next_ns = next > gone ? next - gone : 0;
+             gone = less(now, meter->progress_ns) / (meter->contexts ? meter->contexts : 1);
+    meter->left_ns = less(left, gone);
+    meter->next_ns = less(scaled(meter, tally->next ? tally->next : tally->open), gone);
     if (pending || meter->ring.own || meter->ring.contexts)
         meter->free_since = 0;
     else if (!meter->free_since)
         meter->free_since = now;
-    if (!pending) // the next launch is to be seen
-        atomic_store_explicit(&meter->permit, 0, memory_order_relaxed);
+    if (!pending && !atomic_load_explicit(&meter->unhurried, memory_order_relaxed))
+        withdraw(meter, card);
+    atomic_store_explicit(&meter->pending, pending, memory_order_relaxed);
 }
 
-void meter_poll(struct meter *meter, unsigned card, uint64_t now, enum meter_look look)
+void meter_poll(struct meter *meter, unsigned card, uint64_t now, bool watched)
 {
     ring_look(card, &meter->ring, meter->pending, now, LOOK_NS);
     if (now <= meter->polled_ns) // what it takes to begin isn't charged
         return;
-    struct tally tally = collect(meter, card);
+    struct tally tally = collect(meter, card, now);
     expire(meter, card, &tally, now);
-    learn(meter, card, &tally, now, look);
-    unsigned contexts = 1 + meter->ring.own + meter->ring.contexts;
-    uint64_t used = time_used(meter, card, &tally, now, look);
-    if (used)
-        spending_charge(card, used * 2 / (contexts + (meter->contexts ? meter->contexts : contexts)), now);
-    meter->contexts = contexts;
-    note_state(meter, &tally, now);
+    charge(meter, card, &tally, now, watched);
+    note_state(meter, card, &tally, now);
     meter->polled_ns = now;
 }
 
-bool meter_begin(struct meter *meter, uint64_t now)
+void meter_begin(struct meter *meter, uint64_t now)
 {
     if (meter->pending)
-        return false;
+        return;
     meter->began_ns = now;
-    meter->pending = true;
+    atomic_store_explicit(&meter->pending, true, memory_order_relaxed);
     meter->free_since = 0;
     meter->expected_ns = meter->left_ns = meter->next_ns = 0;
     meter->polled_ns = meter->progress_ns = now + lanes_latency();
-    return true;
 }
 
-// ---- segments ----------------------------------------------------------------------------------------------------------
+// ---- segments -------------------------------------------------------------------------------------------------------
 
 // Take what is open as a segment.  0: there is nothing, or no room for one more.
-static uint32_t new_segment(struct lane *lane, bool probe)
+static uint32_t new_segment(struct lane *lane, bool probe, uint64_t now)
 {
-    uint32_t count = atomic_load(&lane->open_count);
-    if ((!count && !probe) || lane->sent - lane->seen >= LANE_SEGMENTS - 1 || !atomic_load(&lane->key))
+    uint32_t sent = atomic_load_explicit(&lane->sent, memory_order_relaxed);
+    if (!open_count(atomic_load(&lane->open)) || sent - lane->seen >= LANE_SEGMENTS - 1 || !atomic_load(&lane->key))
         return 0;
-    uint32_t number = lane->sent + 1;
-    number += number == 0; // 0 is "nothing"
-    lane->segments[number % LANE_SEGMENTS] = (struct segment){
-        .ns = atomic_exchange(&lane->open_ns, 0),
+    uint32_t number = lane_next(sent);
+    uint64_t open = atomic_exchange(&lane->open, 0);
+    *lane_segment(lane, number) = (struct segment){
+        .ns = open_ns(open),
         .only = atomic_exchange(&lane->only, NULL),
-        .count = atomic_exchange(&lane->open_count, 0),
+        .count = open_count(open),
         .probe = probe,
+        .begun = atomic_exchange(&lane->begun, false),
+        .company = atomic_load_explicit(&lane->company, memory_order_relaxed),
+        .opened_ns = atomic_exchange(&lane->opened_ns, 0),
+        .call_ns = atomic_exchange(&lane->call_ns, 0),
+        .closed_ns = now,
     };
-    lane->sent = number;
+    atomic_store_explicit(&lane->sent, number, memory_order_relaxed);
     return number;
 }
 
 void meter_close(struct lane *lane, bool probe)
 {
-    if (!lane->marked || atomic_flag_test_and_set_explicit(&lane->closing, memory_order_acquire))
+    if (!atomic_load_explicit(&lane->marked, memory_order_relaxed) ||
+        atomic_flag_test_and_set_explicit(&lane->closing, memory_order_acquire))
         return;
-    struct meter *meter = meter_of((unsigned)lane->card);
-    struct hami_lane *word = &turns_page_member()->lanes[lane->index];
-    if (!capture_active(lane->stream, lane->per_thread)) {
+    struct meter *meter = meter_of((unsigned)atomic_load_explicit(&lane->card, memory_order_relaxed));
+    struct hami_lane *word = &turns_page_member()->lanes[lanes_index(lane)];
+    if (!capture_active(atomic_load_explicit(&lane->stream, memory_order_relaxed),
+                        atomic_load_explicit(&lane->per_thread, memory_order_relaxed))) {
+        uint64_t now = share_now();
         meter_lock(meter);
-        uint32_t number = new_segment(lane, probe);
+        uint32_t number = new_segment(lane, probe, now);
         if (number)
             atomic_store_explicit(&word->sent, number, memory_order_release);
         meter_unlock(meter);
+        if (number)
+            lane_segment(lane, number)->ended = stamps_end(lane, number);
         if (number && !lanes_mark(lane, number))
             atomic_store_explicit(&word->done, number, memory_order_release);
     }
     atomic_flag_clear_explicit(&lane->closing, memory_order_release);
 }
 
-void meter_settle(struct meter *meter, struct lane *lane, uint64_t open_ns, bool all)
+void meter_settle(struct meter *meter, struct lane *lane, uint64_t open, bool all)
 {
     struct segment *settled = &meter->settled;
-    uint64_t open = atomic_load(&lane->open_ns);
-    if (!open_ns || !open)
-        return;
-    if (all || open == open_ns) {
-        settled->ns += atomic_exchange(&lane->open_ns, 0);
-        settled->only = settled->count ? NULL : atomic_load(&lane->only);
-        settled->count += atomic_exchange(&lane->open_count, 0);
-        return;
-    }
-    // another thread has launched more since then
-    settled->ns += open_ns;
-    settled->only = NULL;
-    settled->count++;
-    while (!atomic_compare_exchange_weak(&lane->open_ns, &open, open > open_ns ? open - open_ns : 0))
-        ;
+    uint64_t present = atomic_load(&lane->open), waited;
+    do { // another thread may have closed it since then, or launched more
+        waited = all ? present : open;
+        if (!waited || open_ns(present) < open_ns(waited) || open_count(present) < open_count(waited))
+            return;
+    } while (!atomic_compare_exchange_weak(&lane->open, &present, present - waited));
+    settled->only = settled->count ? NULL : atomic_load(&lane->only);
+    settled->ns += open_ns(waited);
+    settled->count += open_count(waited);
+    atomic_store_explicit(&lane->opened_ns, 0, memory_order_relaxed);
+    atomic_store_explicit(&lane->begun, false, memory_order_relaxed);
 }
 
 void meter_after_fork(void)

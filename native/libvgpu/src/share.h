@@ -1,12 +1,14 @@
 // The core share: the gate before every launch.
 //
-// A launch takes its estimated time from the process's permit with one atomic subtraction and goes; there is no lock and no
-// clock on that path.  Whoever finds the permit used up closes the segment, asks turns.c, waits if it must, and brings a new
-// permit for all.  Without a core share it is one load.
+// A launch takes its estimated time from its stream's part of the process's permit and goes; there is no lock, no
+// clock, and nothing that threads with streams of their own write in common on that path.  Whoever finds the part used
+// up takes another; whoever finds the permit used up closes the segment and brings a new one for all (permit.h).
+// Without a core share it is one load.
 //
 // * The slice owns the share, not the process: what its processes use is added up in the turns page.
-// * A launch is never held for ever: own work that doesn't end when it should lets another launch through (it may be what that
-//   work waits for), a neighbour's work holds back for TURN_BLOCKED_NS at most.  So collectives between cards go on.
+// * A launch is never held for ever: own work that doesn't end when it should lets another launch through (it may be
+//   what that work waits for), a neighbour's work holds back for TURN_BLOCKED_NS at most. So collectives between cards
+//   go on.
 // * Inside a capture nothing is done.
 #ifndef SHARE_H
 #define SHARE_H
@@ -27,13 +29,12 @@ enum share_mode {
 extern _Atomic int share_mode;
 
 struct share_ticket {
-    struct lane *lane;
+    struct lane *lane; // NULL: nothing is left to do
     bool close, probe;
-    bool first;           // after idleness
-    bool timed, measured; // an event of overhead.c, of timing.c stands before it
+    uint64_t began_ns; // the card waits since then
 };
 
-struct share_ticket share_enter_slowly(const void *what, uint64_t size, CUstream stream, bool per_thread);
+struct share_ticket share_enter_on(const void *what, uint64_t size, CUstream stream, bool per_thread);
 void share_leave_slowly(const struct share_ticket *ticket);
 
 // Before starting work: `what` with `size` tells work of different cost apart.
@@ -41,7 +42,7 @@ static inline struct share_ticket share_enter(const void *what, uint64_t size, C
 {
     if (__builtin_expect(__atomic_load_n((int *)&share_mode, __ATOMIC_RELAXED) == SHARE_OFF, 1))
         return (struct share_ticket){0};
-    return share_enter_slowly(what, size, stream, per_thread);
+    return share_enter_on(what, size, stream, per_thread);
 }
 
 // Amounts that cost about the same: a fifth apart.
@@ -54,14 +55,14 @@ static inline uint64_t share_size(uint64_t amount)
 // After the driver's answer.
 static inline void share_leave(const struct share_ticket *ticket)
 {
-    if (__builtin_expect(ticket->close | ticket->timed | ticket->measured, 0))
+    if (__builtin_expect(ticket->lane != NULL, 0))
         share_leave_slowly(ticket);
 }
 
 // Around a call that waits for a stream; with `all` for all of the current context's.
 struct share_wait {
     struct lane *lane;
-    uint64_t open_ns;
+    uint64_t open; // of the lane
     bool all, on;
 };
 

@@ -60,6 +60,7 @@ CUresult cuStreamDestroy(CUstream hStream)
 {
     cuda_enter();
     share_forget(hStream);
+    pool_forget_streams();
     return REAL(cuStreamDestroy)(hStream);
 }
 
@@ -67,5 +68,6 @@ CUresult cuStreamDestroy_v2(CUstream hStream)
 {
     cuda_enter();
     share_forget(hStream);
+    pool_forget_streams();
     return REAL(cuStreamDestroy_v2)(hStream);
 }

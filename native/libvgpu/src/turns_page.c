@@ -45,6 +45,7 @@ static struct hami_turns *map_own(void)
 
 static void clear(struct hami_turns_member *member)
 {
+    atomic_store(&member->begun_ns, 0);
     for (unsigned card = 0; card < HAMI_MAX_CARDS; card++) {
         atomic_store(&member->cards[card].until_ns, 0);
         atomic_store(&member->cards[card].asks_ns, 0);

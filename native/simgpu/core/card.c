@@ -82,7 +82,8 @@ static const struct card_model models[] = {
      .brand = 14,
      .architecture = 7,
      .fan = SIM_FAN_NONE,
-     .mig_capable = 1},
+     .mig_capable = 1,
+     .peers = 1},
     {.key = "h200",
      .name = "NVIDIA H200",
      .vram_mib = 143771,
@@ -109,7 +110,8 @@ static const struct card_model models[] = {
      .brand = 14,
      .architecture = 9,
      .fan = SIM_FAN_NONE,
-     .mig_capable = 1},
+     .mig_capable = 1,
+     .peers = 1},
 };
 
 static const uint32_t model_count = sizeof models / sizeof models[0];

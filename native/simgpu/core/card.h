@@ -29,6 +29,7 @@ struct card_model {
     unsigned brand, architecture; // nvmlBrandType_t, nvmlDeviceArchitecture_t
     enum sim_fan fan;
     int mig_capable;
+    int peers; // reaches other cards' memory
 };
 
 // The model of that key, or NULL.  An index below card_model_count() names it in shared memory.

@@ -50,15 +50,34 @@ static void record_run(struct engine_work *work, uint64_t start, uint64_t length
     count_busy(&work->usage, start, length);
 }
 
+static void choose(struct engine_queues *q)
+{
+    struct engine *e = q->engine;
+    e->current = next_with_work(q, e->current);
+    e->slice_left = ENGINE_SLICE_NS;
+    if (e->last && e->last != e->current + 1)
+        e->switch_left = e->switch_ns;
+    e->last = e->current + 1;
+}
+
+// True: some of the time until `now` was spent on it.
+static bool switches(struct engine *e, uint64_t now)
+{
+    uint64_t run = e->switch_left < now - e->time ? e->switch_left : now - e->time;
+    e->switch_left -= run;
+    e->time += run;
+    return run > 0;
+}
+
 void engine_advance(struct engine_queues *q, uint64_t now)
 {
     struct engine *e = q->engine;
     while (e->time < now && e->active > 0) {
         bool others = e->active > 1;
-        if (e->current < 0 || !has_work(q, e->current) || (others && e->slice_left == 0)) {
-            e->current = next_with_work(q, e->current);
-            e->slice_left = ENGINE_SLICE_NS;
-        }
+        if (e->current < 0 || !has_work(q, e->current) || (others && e->slice_left == 0))
+            choose(q);
+        if (switches(e, now))
+            continue;
         struct engine_work *work = work_of(q, e->current);
         uint64_t run = work->submitted - work->done;
         if (run > now - e->time)
@@ -80,8 +99,8 @@ void engine_advance(struct engine_queues *q, uint64_t now)
 uint64_t engine_submit(struct engine_queues *q, int slot, uint64_t cost)
 {
     struct engine_work *work = work_of(q, slot);
-    if (cost > 0 && !has_work(q, slot))
-        q->engine->active++;
+    if (cost > 0 && !has_work(q, slot) && q->engine->active++ == 1)
+        q->engine->slice_left = ENGINE_SLICE_NS;
     return work->submitted += cost;
 }
 
@@ -91,7 +110,7 @@ uint64_t engine_earliest(const struct engine_queues *q, int slot, uint64_t posit
     const struct engine_work *work = work_of(q, slot);
     if (work->done >= position)
         return e->time;
-    uint64_t at = e->time + (position - work->done);
+    uint64_t at = e->time + e->switch_left + (position - work->done);
     if (e->current >= 0 && e->current != slot && has_work(q, e->current)) {
         const struct engine_work *ahead = work_of(q, e->current);
         uint64_t left = ahead->submitted - ahead->done;

@@ -2,8 +2,10 @@
 // lock, no I/O.  The caller holds the state's lock and says what time it is.
 //
 // Each process has one queue per card and a running total of the work it has submitted and the engine has done, both in
-// ns of the whole card's time.  A piece of work is finished when `done` has reached its position, so that anybody who
-// looks can bring the engine up to date, and nobody has to be alive for a neighbour's work to go on.
+// ns of the whole card's time.  A process alone keeps the card; another's work gets its slice when one of the first's
+// is over. Going from one process to another takes `switch_ns`.  A piece of work is finished when `done` has reached
+// its position, so that anybody who looks can bring the engine up to date, and nobody has to be alive for a neighbour's
+// work to go on.
 #ifndef SIM_ENGINE_H
 #define SIM_ENGINE_H
 
@@ -36,9 +38,12 @@ struct engine_work {
 struct engine {
     uint64_t time;       // up to here everything is worked out
     uint64_t slice_left; // ns, of the current process
-    int32_t current;     // slot, -1: none
-    uint32_t active;     // slots with work left
-    uint64_t busy;       // ns, ever
+    uint64_t switch_ns;
+    uint64_t switch_left; // until the current process works
+    int32_t current;      // slot, -1: none
+    int32_t last;         // slot + 1 that the card is set up for, 0: none
+    uint32_t active;      // slots with work left
+    uint64_t busy;        // ns, ever
     struct engine_usage usage;
 };
 

@@ -123,3 +123,31 @@ def test_a_capture_holds_only_the_programs_nodes(machine: Machine, native):
     program = native.compile(PROGRAMS / "capture_share.c", flags=(f"-L{native.sim}", "-l:libcuda.so.1"))
     done = machine.run(program, HAMI_SLICE_DIR=str(make_slice(machine, 30)))
     assert done.stdout == "401 of 401\n"
+
+
+THREADS: dict[str, dict[str, Any]] = {
+    "kernels": {"threads": 4, "streams": 3, "ns": 100_000},
+    "one stream": {"threads": 4, "route": "ptsz", "ns": 50_000},
+    "waiting": {"threads": 4, "route": "sync", "ns": 20_000},
+    "lanes come and go": {"threads": 3, "streams": 20, "ns": 100_000},
+}
+
+
+@pytest.mark.parametrize("policy", ["force", "default"])
+@pytest.mark.parametrize("does", THREADS)
+def test_threads_do_not_race(make_machine, native_thread, does: str, policy: str):
+    machine = make_machine(limiter=native_thread.limiter)
+    flags = ("-fsanitize=thread", f"-L{native_thread.sim}", "-l:libcuda.so.1", "-Wl,--allow-shlib-undefined")
+    program = native_thread.compile(WORKER, flags=flags)
+    directories = [make_slice(machine, 30, policy=policy, name=name) for name in ("alice", "bob")]
+    options = [f"{key}={value}" for key, value in {"seconds": 1, **THREADS[does]}.items()]
+    environments = [{**machine.environment, "HAMI_SLICE_DIR": str(directory)} for directory in directories]
+    processes = [
+        subprocess.Popen(
+            [program, *options], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        for environment in environments
+    ]
+    for process in processes:
+        errors = process.communicate(timeout=120)[1]
+        assert "libvgpu" not in errors, errors

@@ -1,6 +1,7 @@
 // The world: simulated time, the card's engine of native/simgpu, and the processes as coroutines.
 //
-//   world LIBRARY SECONDS PROCESS...      PROCESS: "slice=DIR kernel=us mode=stream|sync|burst ..."
+//   world LIBRARY SECONDS SWITCH PROCESS...
+//     SWITCH: us that the card takes from one process to another;  PROCESS: "slice=DIR kernel=us period=us ..."
 //
 // Each process has its own copy of the core share's code, LIBRARY being copied for it.  Prints one line of JSON a process.
 #include <dlfcn.h>
@@ -21,6 +22,8 @@
 #define MAX_BURSTS    4096
 #define LAUNCH_NS     2000
 #define WAKE_NS       3000 // a thread that slept comes late
+#define EVENT_NS      1000 // that the card takes for one
+#define MARK_NS       300
 
 struct entry {
     uint64_t position;
@@ -34,7 +37,7 @@ struct process {
     char slice[512];
     uint64_t kernel_ns, period_ns, burst_ns, start_ns, stop_ns, pause_ns;
     unsigned streams, kinds, depth;
-    bool synchronises;
+    bool synchronises, mixed;
     bool silent; // from stop_ns on it does nothing, and what it has put on the card stays there unmarked
     enum lie lie;
     ucontext_t context;
@@ -43,6 +46,7 @@ struct process {
     bool finished;
     struct entry queue[QUEUE + 64];
     unsigned head, count;
+    uint64_t ours_ns; // that the card took for marks and events
     uint64_t launched, done_at_second;
     uint64_t last_done, last_progress, longest_gap; // ns in which the card did nothing for it
     double bursts[MAX_BURSTS];
@@ -100,13 +104,18 @@ static void enqueue(struct entry entry)
     p->queue[(p->head + p->count++) % (QUEUE + 64)] = entry;
 }
 
+static uint64_t submit(uint64_t ns)
+{
+    struct engine_queues q = queues();
+    engine_advance(&q, time_now);
+    return engine_submit(&q, (int)current, ns);
+}
+
 static void kernel(uint64_t ns)
 {
     sleep_until(time_now + LAUNCH_NS);
-    struct engine_queues q = queues();
-    engine_advance(&q, time_now);
     processes[current].launched += ns;
-    enqueue((struct entry){.position = engine_submit(&q, (int)current, ns)});
+    enqueue((struct entry){.position = submit(ns)});
 }
 
 static void settle(void);
@@ -114,14 +123,15 @@ static void settle(void);
 static void mark(_Atomic uint32_t *at, uint32_t value)
 {
     sleep_until(time_now + LAUNCH_NS / 2);
-    enqueue((struct entry){.position = works[current].submitted, .at = at, .value = value});
+    enqueue((struct entry){.position = submit(MARK_NS), .at = at, .value = value});
     settle();
 }
 
 static void record(uint64_t *when)
 {
-    sleep_until(time_now + LAUNCH_NS / 4);
-    enqueue((struct entry){.position = works[current].submitted, .when = when, .issued = time_now});
+    sleep_until(time_now + LAUNCH_NS / 8);
+    enqueue((struct entry){.position = submit(EVENT_NS), .when = when, .issued = time_now});
+    sleep_until(time_now + LAUNCH_NS / 8);
     settle();
 }
 
@@ -129,6 +139,12 @@ static void synchronise(void)
 {
     wait_for(works[current].submitted);
     sleep_until(time_now + LAUNCH_NS);
+}
+
+// What the card did for the program.
+static uint64_t done_for(unsigned i)
+{
+    return works[i].done - processes[i].ours_ns;
 }
 
 static const struct world world = {now, sleep_until, kernel, mark, record, synchronise};
@@ -145,6 +161,7 @@ static void settle(void)
             if (entry->when &&
                 (!engine_reached(&works[i], entry->position, entry->when) || *entry->when < entry->issued))
                 *entry->when = entry->issued;
+            p->ours_ns += entry->when ? EVENT_NS : entry->at ? MARK_NS : 0;
             p->head = (p->head + 1) % (QUEUE + 64);
             p->count--;
         }
@@ -173,6 +190,17 @@ static void tell_lies(struct process *p)
     }
 }
 
+// A mix has as many short kinds as long ones, up to a hundred times as long.
+static uint64_t length_of(const struct process *p, unsigned kind)
+{
+    if (!p->mixed)
+        return p->kernel_ns * (1 + kind);
+    uint64_t length = p->kernel_ns;
+    for (unsigned steps = kind * 7919 % 20; steps; steps--)
+        length += length * 26 / 100;
+    return length;
+}
+
 static void run(void)
 {
     struct process *p = &processes[current];
@@ -186,7 +214,7 @@ static void run(void)
             sleep_until(began + p->period_ns + (i * UINT64_C(7919) % 1000) * 1000);
             continue;
         }
-        p->launch(i % p->streams, i % p->kinds, p->kernel_ns * (1 + i % p->kinds));
+        p->launch(i % p->streams, i % p->kinds, length_of(p, i % p->kinds));
         if (p->synchronises && i % p->depth == p->depth - 1)
             p->synchronise(i % p->streams);
         if (p->pause_ns)
@@ -218,8 +246,8 @@ static void note_gaps(void)
         struct process *p = &processes[i];
         if (time_now - p->last_progress > p->longest_gap && p->last_progress)
             p->longest_gap = time_now - p->last_progress;
-        if (works[i].done != p->last_done) {
-            p->last_done = works[i].done;
+        if (done_for(i) != p->last_done) {
+            p->last_done = done_for(i);
             p->last_progress = time_now;
         }
     }
@@ -236,7 +264,7 @@ static void go_on(void)
         engine_advance(&q, time_now);
         if (time_now == origin + UINT64_C(1000000000))
             for (unsigned i = 0; i < count; i++)
-                processes[i].done_at_second = works[i].done;
+                processes[i].done_at_second = done_for(i);
         settle();
         note_gaps();
         for (unsigned i = 0; i < count; i++) {
@@ -302,6 +330,8 @@ static void read_process(struct process *p, char *text)
             p->streams = (unsigned)atoi(value);
         else if (!strcmp(word, "kinds"))
             p->kinds = (unsigned)atoi(value);
+        else if (!strcmp(word, "mix"))
+            p->mixed = atoi(value);
         else if (!strcmp(word, "sync"))
             p->synchronises = true, p->depth = (unsigned)atoi(value);
         else
@@ -313,10 +343,11 @@ int main(int argc, char **argv)
 {
     uint64_t seconds = (uint64_t)(atof(argv[2]) * 1e9);
     end = origin + seconds;
-    count = (unsigned)argc - 3;
+    engine.switch_ns = us(argv[3]);
+    count = (unsigned)argc - 4;
     for (unsigned i = 0; i < count; i++) {
         struct process *p = &processes[i];
-        read_process(p, argv[3 + i]);
+        read_process(p, argv[4 + i]);
         void *handle = load(argv[1], i);
         tenant_open open_tenant = (tenant_open)dlsym(handle, "open_tenant");
         p->launch = (tenant_launch)dlsym(handle, "launch");
@@ -335,7 +366,7 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < count; i++) {
         struct process *p = &processes[i];
         printf("{\"first\": %.5f, \"later\": %.5f, \"gap_ms\": %.3f, \"bursts\": [", (double)p->done_at_second / 1e9,
-               later > 0 ? (double)(works[i].done - p->done_at_second) / 1e9 / later : 0, (double)p->longest_gap / 1e6);
+               later > 0 ? (double)(done_for(i) - p->done_at_second) / 1e9 / later : 0, (double)p->longest_gap / 1e6);
         for (unsigned b = 0; b < p->burst_count; b++)
             printf("%s%.4f", b ? ", " : "", p->bursts[b]);
         printf("]}\n");
