@@ -43,14 +43,14 @@ class Shape:
 
     Args:
         scratch: a folder of this column alone, on tmpfs.
-        uuid: the card.
+        uuids: the cards of a slice, in NVML's order.
         base: the environment without any limiter.
         mounted: put the limiter where a container has it, rather than into LD_PRELOAD.
     """
 
     column: Column
     scratch: Path
-    uuid: str
+    uuids: Sequence[str]
     base: dict[str, str]
     mounted: bool
     _namespace: MountedLimiter | None = field(default=None, init=False)
@@ -65,11 +65,11 @@ class Shape:
             self._namespace = MountedLimiter(self.scratch / "mounts", library=self.column.library, hami=hami)
 
     def fresh_slice(self, limit: int) -> None:
-        """Forget whatever was held before: a new slice of `limit` MiB, or another limiter's usage file."""
+        """Forget whatever was held before: a new slice of `limit` MiB a card, or another limiter's usage file."""
         self._limit = limit
         if self.column.key == OURS:
-            share = CardShare(CardUuid(self.uuid), Mib(limit), Percent(0))
-            create_slice(self._slice, name="bench", placement=Placement((share,)))
+            shares = tuple(CardShare(CardUuid(uuid), Mib(limit), Percent(0)) for uuid in self.uuids)
+            create_slice(self._slice, name="bench", placement=Placement(shares))
         shutil.rmtree(self._cache.parent, ignore_errors=True)
         self._cache.parent.mkdir()
 
@@ -79,7 +79,8 @@ class Shape:
             return self.base
         variables = dict(self.base)
         if self.column.key != OURS:
-            variables |= {f"{ENV_MEMORY_LIMIT}_0": f"{self._limit}m", _SHARED_CACHE: str(self._cache)}
+            variables |= {f"{ENV_MEMORY_LIMIT}_{i}": f"{self._limit}m" for i in range(len(self.uuids))}
+            variables[_SHARED_CACHE] = str(self._cache)
         if self._namespace is None:
             variables["LD_PRELOAD"] = str(self.column.library)
             if self.column.key == OURS:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .talk import Budget, GoneError, HangError, Talker
@@ -28,9 +29,10 @@ class Cost:
     program: str = "cost"
     unit: tuple[float, str] = (1.0, "ns")
     seconds: float = 20
-    rounds: int = 5
+    rounds: int = 15
 
 
+_SPREADS = 1.96
 _MS = (1e6, "ms")
 COSTS: Sequence[Cost] = (
     Cost("alloc_4k", "cuMemAlloc of 4 KiB, 3,000 live", 1000),
@@ -42,8 +44,8 @@ COSTS: Sequence[Cost] = (
     Cost("launch_1", "cuLaunchKernel, 1 thread", 30),
     Cost("launch_4", "cuLaunchKernel, 4 threads", 30),
     Cost("launch_16", "cuLaunchKernel, 16 threads", 30),
-    Cost("init", "start: a process that calls cuInit", 5e6, "start", _MS, rounds=15),
-    Cost("one", "start: a process that makes a context", 5e6, "start", _MS),
+    Cost("init", "start: a process that calls cuInit", 5e6, "start", _MS, rounds=11),
+    Cost("one", "start: a process that makes a context", 5e6, "start", _MS, rounds=21),
     Cost("many", "start: 64 such processes at once", 5e6, "start", _MS, seconds=60, rounds=2),
 )
 
@@ -57,26 +59,59 @@ class Training:
     goal: float = 99.0
 
 
-# by what PyTorch's allocator is told
-TRAININGS: Mapping[str, Sequence[Training]] = {
-    "": (
-        Training("mlp-eager", "MLP, eager"),
-        Training("mlp-graph", "MLP, CUDA graph"),
-        Training("gpt-eager", "GPT, eager"),
-        Training("gpt-graph", "GPT, CUDA graph"),
+# each group in processes of its own, by what PyTorch's allocator is told; the last one has to wait for a compiler
+TRAININGS: Sequence[tuple[str, Sequence[Training]]] = (
+    (
+        "",
+        (
+            Training("mlp-eager", "MLP, eager"),
+            Training("mlp-graph", "MLP, CUDA graph"),
+            Training("gpt-eager", "GPT, eager"),
+            Training("gpt-graph", "GPT, CUDA graph"),
+        ),
     ),
-    "expandable_segments:True": (
-        Training("mlp-eager", "MLP, eager, expandable_segments"),
-        Training("gpt-eager", "GPT, eager, expandable_segments"),
+    (
+        "backend:cudaMallocAsync",
+        (
+            Training("mlp-eager", "MLP, eager, cudaMallocAsync"),
+            Training("gpt-eager", "GPT, eager, cudaMallocAsync"),
+        ),
     ),
-    "backend:cudaMallocAsync": (
-        Training("mlp-eager", "MLP, eager, cudaMallocAsync"),
-        Training("gpt-eager", "GPT, eager, cudaMallocAsync"),
+    (
+        "expandable_segments:True",
+        (
+            Training("mlp-eager", "MLP, eager, expandable_segments"),
+            Training("gpt-eager", "GPT, eager, expandable_segments"),
+        ),
     ),
-}
-TRAINING_ROUNDS = 5
-TRAINING_SECONDS = 30
+    (
+        "",
+        (
+            Training("mlp-compiled", "MLP, torch.compile"),
+            Training("gpt-compiled", "GPT, torch.compile"),
+        ),
+    ),
+)
+TRAINING_ROUNDS = 300
+TRAINING_SECONDS = 120  # with the compiler's
 TRAINING_START_SECONDS = 90
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A median, and between which values it lies with 95 % of certainty, whatever the values' distribution."""
+
+    median: float
+    low: float
+    high: float
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """Of at least one value; few of them are certain of nothing but their own range."""
+    ranked = sorted(values)
+    # of n values about n/2 ± sqrt(n)/2 lie below the true median: the binomial's spread
+    beyond = max(0, math.floor((len(ranked) - _SPREADS * math.sqrt(len(ranked))) / 2))
+    return Estimate(statistics.median(ranked), ranked[beyond], ranked[-1 - beyond])
 
 
 @dataclass
@@ -97,11 +132,9 @@ class Measured:
         return statistics.median(self.through) if self.through else None
 
     @property
-    def added(self) -> float | None:
+    def added(self) -> Estimate | None:
         """What the limiter adds, by turns in one process; None where that can't be told."""
-        if not self.direct:
-            return None
-        return statistics.median(t - d for t, d in zip(self.through, self.direct, strict=True))
+        return estimate([t - d for t, d in zip(self.through, self.direct, strict=True)]) if self.direct else None
 
 
 class Turns:

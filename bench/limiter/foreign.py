@@ -105,7 +105,7 @@ def main() -> int:
             limiter = Path(shutil.copy(limiter, Path(programs) / options.name))
         columns = [make_column(RAW, ours=None), make_column(OURS, ours=limiter)]
         shapes = [
-            Shape(column, Path(scratch) / f"column{number}", card.uuid, dict(base), mounted=False)
+            Shape(column, Path(scratch) / f"column{number}", [card.uuid], dict(base), mounted=False)
             for number, column in enumerate(columns)
         ]
         driver = sim / "libcuda.so.1" if sim else find_driver()

@@ -38,7 +38,7 @@ class Seen:
 
 
 class Outside:
-    """NVML's view of the first card.
+    """NVML's view of the cards; what is measured lies on the first one.
 
     Args:
         sim: the folder of the simulated libnvidia-ml.so.1; None: the machine's own.
@@ -53,28 +53,36 @@ class Outside:
                 # found by its name from then on
                 ctypes.CDLL(str(sim / "libnvidia-ml.so.1"), mode=ctypes.RTLD_GLOBAL)
             pynvml.nvmlInit()
-            self._handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-        except (OSError, pynvml.NVMLError) as error:
+            self._handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+            first = self._handles[0]
+        except (OSError, IndexError, pynvml.NVMLError) as error:
             raise CardError(f"There is no card here ({error}). Use --simulated to try the bench.") from None
         self.card = CardFacts(
-            uuid=pynvml.nvmlDeviceGetUUID(self._handle),
-            model=pynvml.nvmlDeviceGetName(self._handle),
-            vram=pynvml.nvmlDeviceGetMemoryInfo(self._handle).total // MIB,
+            uuid=pynvml.nvmlDeviceGetUUID(first),
+            model=pynvml.nvmlDeviceGetName(first),
+            vram=pynvml.nvmlDeviceGetMemoryInfo(first).total // MIB,
             driver=pynvml.nvmlSystemGetDriverVersion(),
         )
+        self.uuids = [pynvml.nvmlDeviceGetUUID(handle) for handle in self._handles]
         self._sessions: dict[int, int] = {}
 
     def held(self, session: int) -> int:
-        """MiB that the processes of a session hold now.
+        """MiB that the processes of a session hold now, on the card where they hold most.
 
         Raises:
             CardError: NVML doesn't say.
         """
         try:
-            processes = pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
+            listed = [pynvml.nvmlDeviceGetComputeRunningProcesses(handle) for handle in self._handles]
         except pynvml.NVMLError as error:
             raise CardError(f"NVML doesn't list the card's processes ({error}).") from None
-        return sum((p.usedGpuMemory or 0) for p in processes if self._session_of(p.pid) == session) // MIB
+        return (
+            max(
+                sum((p.usedGpuMemory or 0) for p in processes if self._session_of(p.pid) == session)
+                for processes in listed
+            )
+            // MIB
+        )
 
     def watch(self, session: int, *, limit: int) -> Watch:
         """Follow a session until the block ends; `limit` in MiB."""

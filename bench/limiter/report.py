@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .column import OURS, RAW, Column
-from .costs import Cost, Measured, Training
+from .costs import Cost, Estimate, Measured, Training, estimate
 from .ways import FAILURES, UNDO_MS, Kind, Try, Verdict, Way
 
 _ABOUT_WAYS = f"""\
 MiB are NVML's figure of the way's processes, asked from outside while the way held all it got; of memory that
 NVML doesn't show, what the calls granted. PASSED: more than the limit, then or for over {UNDO_MS} ms before.
 BREAKS: another error than CUDA_ERROR_OUT_OF_MEMORY, or a crash. A way shows nothing where it stays within the
-limit without any limiter too."""
+limit, or ends the program, without any limiter too."""
 _ABOUT_COSTS = """\
 Medians of the rounds' medians, the columns by turns. A call's addition is measured in one process, between the
 call as a program makes it and the driver's own function; without a limiter the same difference, given after ±,
-is the noise. A start's addition is the median difference to the start without a limiter in the same round."""
+is the noise. A start's addition is the median difference to the start without a limiter in the same round.
+In brackets, where the median lies with 95 % of certainty."""
 _ABOUT_TRAININGS = """\
-By turns, in windows of 0.6 s. Percent is the median over the rounds of the speed beside that without a limiter
-in the same round."""
+By turns, in windows of 0.03 s, every step waited for, on the same two cores. Percent is the median over the rounds
+of the speed beside that without a limiter in the same round; after it, where that median lies with 95 % of
+certainty."""
 
 
 @dataclass
@@ -161,19 +162,21 @@ def _plain(cost: Cost, measured: Measured | None, *, noise: bool = True) -> str:
         return measured.failure
     text = _amount(cost, measured.ns)
     if noise and measured.added is not None:
-        text += f" ±{abs(measured.added) / cost.unit[0]:.0f}"
+        text += f" ±{max(abs(measured.added.low), abs(measured.added.high)) / cost.unit[0]:.0f}"
     return text + (f" ({measured.failure})" if measured.failure else "")
 
 
 def _added(cost: Cost, measured: Measured | None, raw: Measured | None, *, judged: bool) -> str:
-    added = added_ns(measured, raw)
+    added = what_was_added(measured, raw)
     if added is None:
         return ""
-    text = f"{'+' if added >= 0 else '−'}{_amount(cost, abs(added))}"
-    return f"**{text}: over**" if judged and added > cost.goal else text
+    text = f"{_signed(cost, added.median)} ({_signed(cost, added.low)} to {_signed(cost, added.high)})"
+    if not judged or added.median <= cost.goal:
+        return text
+    return f"**{text}: over**" if added.low > cost.goal else f"{text}: over or not, can't be told"
 
 
-def added_ns(measured: Measured | None, raw: Measured | None) -> float | None:
+def what_was_added(measured: Measured | None, raw: Measured | None) -> Estimate | None:
     """What a limiter adds, in ns; None where that wasn't measured."""
     if measured is None:
         return None
@@ -182,7 +185,11 @@ def added_ns(measured: Measured | None, raw: Measured | None) -> float | None:
     if raw is None or not raw.through or not measured.through:
         return None
     # a column that was lost has fewer rounds
-    return statistics.median(m - r for m, r in zip(measured.through, raw.through, strict=False))
+    return estimate([m - r for m, r in zip(measured.through, raw.through, strict=False)])
+
+
+def _signed(cost: Cost, ns: float) -> str:
+    return f"{'+' if ns >= 0 else '−'}{_amount(cost, abs(ns))}"
 
 
 def _amount(cost: Cost, ns: float) -> str:
@@ -215,9 +222,11 @@ def _speed(measured: Measured | None) -> str:
 def _share(training: Training, measured: Measured | None, raw: Measured | None, *, judged: bool) -> str:
     if measured is None or not measured.through or raw is None or not raw.through:
         return _speed(measured)
-    percent = statistics.median(100 * r / m for m, r in zip(measured.through, raw.through, strict=False))
-    text = f"{_speed(measured)} ({percent:.1f} %)"
-    return f"**{text}: under**" if judged and percent < training.goal else text
+    percent = estimate([100 * r / m for m, r in zip(measured.through, raw.through, strict=False)])
+    text = f"{_speed(measured)} ({percent.median:.1f} %, {percent.low:.1f} to {percent.high:.1f})"
+    if not judged or percent.median >= training.goal:
+        return text
+    return f"**{text}: under**" if percent.high < training.goal else f"{text}: under or not, can't be told"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

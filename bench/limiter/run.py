@@ -66,7 +66,7 @@ class Bench:
         plain = self._programs.path("plugin.so")
         why = "--shape preload" if options.shape == "preload" else mounted.why_not(scratch, library=plain)
         self._shapes = {
-            column.key: Shape(column, scratch / f"column{number}", card.uuid, dict(base), mounted=why is None)
+            column.key: Shape(column, scratch / f"column{number}", self._outside.uuids, dict(base), mounted=why is None)
             for number, column in enumerate(self._columns)
         }
         limiters = "in /etc/ld.so.preload, the slice mounted" if why is None else f"in LD_PRELOAD ({why})"
@@ -132,7 +132,11 @@ class Bench:
 
     def train(self, budget: Budget) -> None:
         """PyTorch, by turns."""
-        for allocator, trainings in TRAININGS.items():
+        only = self._options.only
+        for allocator, group in TRAININGS:
+            trainings = [t for t in group if not only or t.name in only]
+            if not trainings:
+                continue
             # the second name is the one of older versions
             told = {"PYTORCH_ALLOC_CONF": allocator, "PYTORCH_CUDA_ALLOC_CONF": allocator} if allocator else {}
             turns = Turns(budget)
@@ -151,7 +155,7 @@ class Bench:
         if RAW in self._shapes:
             return self._shapes[RAW]
         some = next(iter(self._shapes.values()))
-        return Shape(Column(RAW, "", None), some.scratch / "raw", some.uuid, dict(some.base), mounted=False)
+        return Shape(Column(RAW, "", None), some.scratch / "raw", some.uuids, dict(some.base), mounted=False)
 
     def _talkers(
         self, command: Sequence[str | Path], told: Mapping[str, str] | None = None
@@ -263,7 +267,7 @@ def _parser() -> argparse.ArgumentParser:
         help="a column of the tables, a path being a built HAMi-core; default: none and ours",
     )
     add("--parts", type=_parts, default=list(PARTS), help="of ways,cost,train; default: all")
-    add("--only", action="append", metavar="NAME", help="only these ways and costs")
+    add("--only", action="append", metavar="NAME", help="only these ways, costs and trainings")
     add("--seconds", type=_part_seconds, default={}, metavar="ways=200,cost=100,...", help="the most a part may take")
     add("--limit", type=int, default=4000, metavar="MIB", help="of the slice in ways; default: 4000")
     add("--shape", choices=("mounted", "preload"), default="mounted", help="how limiters get in; preload: LD_PRELOAD")

@@ -1,25 +1,38 @@
 """Small trainings in PyTorch, timed in windows: what a person would notice of a limiter.
 
 A program: says "ready", then reads "MODEL-MODE" lines from stdin, such as "gpt-eager", trains for a window, and answers
-each with "MODEL-MODE NS", the time of one step.
+each with "MODEL-MODE NS", the time of one step, waited for as by a loop that looks at its loss.  Windows are short, so
+that what else happens to the processor meets all programs that train by turns alike; they keep to the same two cores.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import statistics
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812  as everybody writes it
 
-_WINDOW_SECONDS = 0.6
-_STEPS_BETWEEN_LOOKS = 20
+_WINDOW_SECONDS = 0.03
 _WARM_UP_STEPS = 10
+_CORES = 2  # one for the program, one for autograd's thread
 
 
-class Mlp(nn.Module):
+class Model(nn.Module):
+    """One that brings its own data."""
+
+    def loss(self) -> Tensor:
+        """Of one forward pass."""
+        raise NotImplementedError
+
+
+class Mlp(Model):
     """Five small layers: the time goes into launches."""
 
     def __init__(self) -> None:
@@ -33,7 +46,7 @@ class Mlp(nn.Module):
         return F.mse_loss(self.layers(self.x), self.y)
 
 
-class Gpt(nn.Module):
+class Gpt(Model):
     """Four blocks of a character model."""
 
     def __init__(self) -> None:
@@ -53,16 +66,16 @@ class Gpt(nn.Module):
         return F.cross_entropy(scores.flatten(0, 1), self.text[:, 1:].flatten())
 
 
-MODELS: dict[str, type[nn.Module]] = {"mlp": Mlp, "gpt": Gpt}
+MODELS: dict[str, type[Model]] = {"mlp": Mlp, "gpt": Gpt}
 
 
-def make_step(model: nn.Module, *, capturable: bool) -> Callable[[], None]:
-    """One step of training, as eager code."""
+def make_step(model: Model, loss: Callable[[], Tensor], *, capturable: bool) -> Callable[[], None]:
+    """One step of training, its forward and backward halves by `loss`."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, capturable=capturable)
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
-        model.loss().backward()
+        loss().backward()
         optimizer.step()
 
     return step
@@ -83,16 +96,43 @@ def capture(step: Callable[[], None]) -> Callable[[], None]:
     return replay
 
 
+def prepare(name: str, mode: str) -> Callable[[], None]:
+    """A step of a model, "eager", as a CUDA "graph", or "compiled"."""
+    model = MODELS[name]().cuda()
+    loss = torch.compile(model.loss) if mode == "compiled" else model.loss
+    step = make_step(model, loss, capturable=mode == "graph")
+    return capture(step) if mode == "graph" else step
+
+
+def keep_to_cores() -> None:
+    """Keep all threads that there are now on the same cores, which are not halves of one."""
+    chosen: list[int] = []
+    taken: set[str] = set()
+    for core in sorted(os.sched_getaffinity(os.getppid()), reverse=True):
+        try:
+            whole = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list").read_text()
+        except OSError:
+            whole = str(core)
+        if whole not in taken and len(chosen) < _CORES:
+            chosen.append(core)
+            taken.add(whole)
+    for thread in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(thread), chosen)
+
+
 def ns_per_step(step: Callable[[], None]) -> float:
-    """Over one window."""
+    """The median over one window; its first step finds the processor's caches as another program left them."""
+    step()
     torch.cuda.synchronize()
-    start, steps = time.perf_counter_ns(), 0
-    while time.perf_counter_ns() - start < _WINDOW_SECONDS * 1e9:
-        for _ in range(_STEPS_BETWEEN_LOOKS):
-            step()
+    begin = time.perf_counter_ns()
+    steps, now = [], begin
+    while now - begin < _WINDOW_SECONDS * 1e9:
+        step()
         torch.cuda.synchronize()
-        steps += _STEPS_BETWEEN_LOOKS
-    return (time.perf_counter_ns() - start) / steps
+        before, now = now, time.perf_counter_ns()
+        steps.append(now - before)
+    return statistics.median(steps)
 
 
 def main() -> None:
@@ -105,11 +145,10 @@ def main() -> None:
         name = line.strip()
         try:
             if name not in steps:
-                model, mode = name.split("-")
-                step = make_step(MODELS[model]().cuda(), capturable=mode == "graph")
-                steps[name] = capture(step) if mode == "graph" else step
+                steps[name] = prepare(*name.split("-"))
                 for _ in range(_WARM_UP_STEPS):
                     steps[name]()
+                keep_to_cores()
             print(name, ns_per_step(steps[name]), flush=True)
         except (RuntimeError, KeyError, ValueError) as error:
             print("error", str(error).splitlines()[0], flush=True)

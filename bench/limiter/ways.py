@@ -25,7 +25,7 @@ class Kind(Enum):
     CAP = "the card's own figure stays within the limit"
     LEDGER = "what was granted stays within the limit: the card shows no figure of such memory"
     USABLE = f"{USABLE_PERCENT} % of the limit can be had, and no more than all"
-    RETURNS = "what a dead process held can be had again"
+    RETURNS = "what was given back, or a dead process held, can be had again"
 
 
 class Verdict(str, Enum):
@@ -96,11 +96,18 @@ WAYS: Sequence[Way] = (
     Way("vmm_map_and_release", "cuMemCreate, map, release the handle"),
     Way("vmm_retain", "cuMemCreate, map, retain, release, unmap"),
     Way("vmm_import", "cuMemCreate in a process that dies, imported by another"),
+    Way("vmm_descriptor", "cuMemCreate, exported, released: a descriptor keeps it", Kind.LEDGER),
+    Way("external_memory", "cuImportExternalMemory of a process that dies"),
+    Way("external_memory_own", "cuImportExternalMemory of what the same process exported", Kind.LEDGER),
     Way("ipc_open", "cuIpcOpenMemHandle of a process that dies"),
     Way("array_2d", "cuArrayCreate"),
     Way("small_arrays", "cuArrayCreate, 4,000 of 16 KiB"),
     Way("array_3d", "cuArray3DCreate"),
     Way("mipmap", "cuMipmappedArrayCreate"),
+    Way("sparse_array", "cuMemMapArrayAsync to sparse arrays, the handles released"),
+    Way("sparse_mipmap", "cuMemMapArrayAsync to sparse mipmaps, the handles released"),
+    Way("sparse_streaming", "cuMemMapArrayAsync, twice the slice by turns to one array", Kind.RETURNS),
+    Way("deferred_array", "cuMemMapArrayAsync to arrays of deferred mapping"),
     Way("module_data", "cuModuleLoadData, static data"),
     Way("library_function", "cuLibraryLoadData, static data taken at cuKernelGetFunction"),
     Way("library_launch", "cuLibraryLoadData, static data taken at the first launch"),
@@ -115,6 +122,10 @@ WAYS: Sequence[Way] = (
     Way("contexts", "cuCtxCreate, many contexts"),
     Way("green_context", "cuMemAlloc in a green context, and after it"),
     Way("contexts_of_children", "many processes with nothing but a context"),
+    Way("second_card", "cuMemAlloc on a second card that the first can reach"),
+    Way("peer_both", "cuMemAlloc on two cards that reach each other"),
+    Way("peer_pool", "cuMemAllocFromPoolAsync from another card's pool"),
+    Way("peer_physical", "cuMemCreate on a second card, mapped for the first"),
     Way("racing_children", "8 processes at once, from nothing"),
     Way("racing_rounds", "processes race for a block of which one fits, 100 rounds"),
     Way("racing_threads", "8 threads at once"),
@@ -197,6 +208,8 @@ def try_way(way: Way, shape: Shape, ground: Ground, budget: Budget) -> Try:
 
 def judge(way: Way, column: Column, result: Try, *, limit: int, raw: Try | None, mounted: bool) -> Verdict:
     """What a try shows, beside the same without a limiter; `mounted`: the limiter doesn't live in the environment."""
+    if column.key != RAW and result.verdict is Verdict.BROKEN and raw and raw.verdict is Verdict.BROKEN:
+        return Verdict.NOTHING
     if result.verdict is not Verdict.HELD:
         return result.verdict
     assert result.held is not None

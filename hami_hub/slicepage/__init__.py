@@ -9,7 +9,7 @@ from __future__ import annotations
 from .reader import CardView, PageError, ProcessView, Refusal, SliceView, find_slice, read_slice
 from .recover import claimed_pids, read_placement
 from .ring import in_ring, leave_ring
-from .writer import create_slice, remove_slice, resize_card
+from .writer import create_slice, name_on_page, remove_slice, resize_card
 
 __all__ = [
     "CardView",
@@ -22,6 +22,7 @@ __all__ = [
     "find_slice",
     "in_ring",
     "leave_ring",
+    "name_on_page",
     "read_placement",
     "read_slice",
     "remove_slice",

@@ -106,7 +106,8 @@ class Process(ctypes.Structure):
         ("held", ctypes.c_uint64 * MAX_CARDS),
         ("overhead", ctypes.c_uint64 * MAX_CARDS),
         ("view", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 11),
+        ("imports", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 10),
     ]
 
 
@@ -176,7 +177,8 @@ class TurnsCard(ctypes.Structure):
         ("earned_ns", ctypes.c_uint64),
         ("spent_ns", ctypes.c_uint64),
         ("active_ns", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 4),
+        ("begun_ns", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 3),
     ]
 
 
@@ -197,7 +199,8 @@ class TurnsMember(ctypes.Structure):
 
     _fields_ = [
         ("owner", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 7),
+        ("begun_ns", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 6),
         ("cards", TurnsMemberCard * MAX_CARDS),
         ("lane_card", ctypes.c_uint8 * TURNS_LANES),
         ("lanes", Lane * TURNS_LANES),

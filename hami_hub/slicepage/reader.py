@@ -42,6 +42,7 @@ class CardView:
     used_seconds: float = 0.0  # card time used; 0 without a core share
     borrowed_seconds: float = 0.0  # of it, beyond the slice's own share
     lent_seconds: float = 0.0  # card time of the slice's share that neighbours used
+    last_launch: float = 0.0  # when work was last sent to it, in CLOCK_MONOTONIC's seconds; 0: never, or no core share
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +184,7 @@ def _card(limit: layout.CardLimit, usage: layout.CardUsage, used: int) -> CardVi
         used_seconds=usage.used_ns / 1e9,
         borrowed_seconds=usage.borrowed_ns / 1e9,
         lent_seconds=usage.lent_ns / 1e9,
+        last_launch=usage.last_launch_ns / 1e9,
     )
 
 

@@ -107,7 +107,7 @@ def _limits(name: str, placement: Placement) -> layout.Limits:
         version=layout.PAGE_VERSION,
         size=ctypes.sizeof(layout.Limits),
         card_count=len(placement.shares),
-        name=_cut(name, layout.NAME_SIZE),
+        name=name_on_page(name).encode(),
     )
     for card, share in zip(limits.cards, placement.shares, strict=False):
         _fill_card(card, share, placement)
@@ -125,9 +125,9 @@ def _fill_card(card: layout.CardLimit, share: CardShare, placement: Placement) -
     )
 
 
-def _cut(text: str, size: int) -> bytes:
-    """UTF-8 that leaves room for the NUL, never ending inside a character."""
-    return text.encode()[: size - 1].decode(errors="ignore").encode()
+def name_on_page(name: str) -> str:
+    """As much of a slice's name as its page holds: with room for the NUL, never ending inside a character."""
+    return name.encode()[: layout.NAME_SIZE - 1].decode(errors="ignore")
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from bench.limiter.column import OURS, RAW, Column
-from bench.limiter.costs import COSTS, TRAININGS, Measured, Training
+from bench.limiter.costs import COSTS, TRAININGS, Estimate, Measured, estimate
 from bench.limiter.outside import Seen
 from bench.limiter.programs import Programs, build_programs
-from bench.limiter.report import Results, added_ns, render
+from bench.limiter.report import Results, render, what_was_added
 from bench.limiter.talk import GoneError, HangError, Talker
 from bench.limiter.ways import CONTEXT, WAYS, Kind, Try, Verdict, Way, judge
 from hami_hub.native import NativeMissingError, limiter_path, sim_folder
@@ -117,6 +117,8 @@ def seen_above(ms: float) -> Try:
         (Kind.CAP, WITHIN, RAW_WITHIN, Verdict.NOTHING),
         (Kind.CAP, Try(verdict=Verdict.HELD, held=104, granted=0, code=500), RAW_ABOVE, Verdict.BROKEN),
         (Kind.CAP, Try(verdict=Verdict.HANGS), RAW_ABOVE, Verdict.HANGS),
+        (Kind.CAP, Try(verdict=Verdict.BROKEN), RAW_ABOVE, Verdict.BROKEN),
+        (Kind.CAP, Try(verdict=Verdict.BROKEN), Try(verdict=Verdict.BROKEN), Verdict.NOTHING),
         (Kind.LEDGER, Try(verdict=Verdict.HELD, held=104, granted=4032), RAW_ABOVE, Verdict.PASSED),
         (Kind.USABLE, Try(verdict=Verdict.HELD, held=3900, granted=3796, code=2), RAW_ABOVE, Verdict.REFUSED),
         (Kind.RETURNS, Try(verdict=Verdict.HELD, held=2500, granted=2400, expected=2400), RAW_ABOVE, Verdict.HELD),
@@ -136,22 +138,45 @@ def test_the_environment_may_lift_only_a_preloaded_limiter(mounted: bool, verdic
 
 def test_what_a_limiter_adds() -> None:
     in_one_process = Measured(through=[200.0, 210.0, 230.0], direct=[100.0, 105.0, 100.0])
-    assert added_ns(in_one_process, None) == 105.0
+    assert what_was_added(in_one_process, None) == Estimate(105.0, 100.0, 130.0)
     starts, raw = Measured(through=[7e6, 9e6]), Measured(through=[5e6, 5e6, 6e6])
-    assert added_ns(starts, raw) == 3e6
-    assert added_ns(Measured(failure="hangs"), raw) is None
+    assert what_was_added(starts, raw) == Estimate(3e6, 2e6, 4e6)
+    assert what_was_added(Measured(failure="hangs"), raw) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "low", "high"),
+    [([5.0], 5, 5), ([1.0, 9.0], 1, 9), (list(map(float, range(20))), 5, 14), (list(map(float, range(100))), 40, 59)],
+)
+def test_an_interval_gets_narrower_with_more_rounds(values: list[float], low: float, high: float) -> None:
+    found = estimate(values)
+    assert (found.low, found.high) == (low, high)
+    assert low <= found.median <= high
+
+
+ONE_TRAINING = TRAININGS[0][1][0]
+
+
+def report_of(measured: dict[str, Measured]) -> str:
+    """Of the first cost and the first training, both with these figures."""
+    columns = [Column(RAW, "no limiter", None), Column(OURS, "ours", None)]
+    results = Results(date="2026-01-02", card="Tesla T4", limit=SLICE, columns=columns)
+    results.costs.append((COSTS[0], measured))
+    results.trainings.append((ONE_TRAINING, measured))
+    return render(results)
 
 
 def test_a_report_marks_what_misses_its_goal() -> None:
-    columns = [Column(RAW, "no limiter", None), Column(OURS, "ours", None)]
-    slow = {RAW: Measured(through=[100.0], direct=[100.0]), OURS: Measured(through=[2000.0], direct=[100.0])}
-    results = Results(date="2026-01-02", card="Tesla T4", limit=SLICE, columns=columns)
-    results.costs.append((COSTS[0], slow))
-    results.trainings.append((TRAININGS[""][0], slow))
-    text = render(results)
-    assert "**+1,900 ns: over**" in text
-    assert "(5.0 %): under**" in text
-    assert isinstance(TRAININGS[""][0], Training)
+    text = report_of({RAW: Measured(through=[100.0], direct=[100.0]), OURS: Measured(through=[2000.0], direct=[100.0])})
+    assert "**+1,900 ns (+1,900 ns to +1,900 ns): over**" in text
+    assert "(5.0 %, 5.0 to 5.0): under**" in text
+
+
+def test_a_report_says_where_the_rounds_differ_too_much_to_tell() -> None:
+    raw = Measured(through=[1000.0] * 3, direct=[1000.0] * 3)
+    text = report_of({RAW: raw, OURS: Measured(through=[1000.0, 2100.0, 3000.0], direct=[1000.0] * 3)})
+    assert "| +1,100 ns (+0.0 ns to +2,000 ns): over or not, can't be told |" in text
+    assert "(47.6 %, 33.3 to 100.0): under or not, can't be told |" in text
 
 
 @pytest.fixture

@@ -66,9 +66,9 @@ def find_headers() -> Path:
     pytest.fail("cuda.h and nvml.h were not found. Install nvidia-cuda-runtime and nvidia-nvml-dev.")
 
 
-def build_native(name: str, sanitize: str = "", targets: tuple[str, ...] = ()) -> NativeBuild:
+def build_native(name: str, sanitize: str = "", targets: tuple[str, ...] = (), compiler: str = "cc") -> NativeBuild:
     """Configure and build native/ in build/tests/<name>; quick when nothing has changed."""
-    for tool in ("cmake", "ninja", "cc"):
+    for tool in ("cmake", "ninja", compiler):
         if not shutil.which(tool):
             pytest.fail(f"The native tests need {tool}. Install it, or run `make test`.")
     folder = BUILDS / name
@@ -78,6 +78,12 @@ def build_native(name: str, sanitize: str = "", targets: tuple[str, ...] = ()) -
         fcntl.flock(lock, fcntl.LOCK_EX)
         configure = ["cmake", "-S", ROOT / "native", "-B", folder, "-G", "Ninja", f"-DHAMI_CUDA_INCLUDE={include}"]
         configure += [f"-DHAMI_SANITIZE={sanitize}", f"-DPython3_EXECUTABLE={sys.executable}"]
+        if compiler != "cc":
+            configure += [
+                "-DCMAKE_SYSTEM_NAME=Linux",
+                f"-DCMAKE_C_COMPILER={compiler}",
+                f"-DCMAKE_ASM_COMPILER={compiler}",
+            ]
         for command in (configure, ["ninja", "-j2", "-C", folder, *targets]):
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:

@@ -1,4 +1,4 @@
-// Arrays for textures and surfaces: 256 MiB each.
+// Arrays for textures and surfaces: 256 MiB each.  Sparse ones have no memory but what is bound to them, and keep it.
 #include "way.h"
 
 #define ARRAY (256 * MIB)
@@ -43,6 +43,100 @@ static void mipmap(void)
         ;
 }
 
+static const CUmemAllocationProp tile_pool = {
+    .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+    .allocFlags = {.usage = CU_MEM_CREATE_USAGE_TILE_POOL},
+};
+
+// Bind memory to all of an array, and give its handle back.  False: refused.
+static bool back(CUarrayMapInfo *all)
+{
+    CUmemGenericAllocationHandle handle;
+    if (!granted("cuMemCreate", cuMemCreate(&handle, ARRAY, &tile_pool, 0), ARRAY))
+        return false;
+    all->memOperationType = CU_MEM_OPERATION_TYPE_MAP;
+    all->memHandleType = CU_MEM_HANDLE_TYPE_GENERIC;
+    all->memHandle.memHandle = handle;
+    all->deviceBitMask = 1;
+    need("cuMemMapArrayAsync", cuMemMapArrayAsync(all, 1, NULL));
+    need("cuStreamSynchronize", cuStreamSynchronize(NULL));
+    need("cuMemRelease", cuMemRelease(handle));
+    return true;
+}
+
+static CUarrayMapInfo whole_level(unsigned width, unsigned height)
+{
+    CUarrayMapInfo all = {.subresourceType = CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_SPARSE_LEVEL};
+    all.subresource.sparseLevel.extentWidth = width;
+    all.subresource.sparseLevel.extentHeight = height;
+    all.subresource.sparseLevel.extentDepth = 1;
+    return all;
+}
+
+static void back_arrays(unsigned flags)
+{
+    CUDA_ARRAY3D_DESCRIPTOR shape = {
+        .Width = 4096, .Height = 4096, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4, .Flags = flags};
+    bool more = true;
+    open_card();
+    while (more && wanting()) {
+        CUarrayMapInfo all = whole_level(4096, 4096);
+        all.resourceType = CU_RESOURCE_TYPE_ARRAY;
+        need("cuArray3DCreate", cuArray3DCreate(&all.resource.array, &shape));
+        more = back(&all);
+    }
+}
+
+static void sparse_array(void)
+{
+    back_arrays(CUDA_ARRAY3D_SPARSE);
+}
+
+static void deferred_array(void)
+{
+    back_arrays(CUDA_ARRAY3D_DEFERRED_MAPPING);
+}
+
+static void sparse_mipmap(void)
+{
+    CUDA_ARRAY3D_DESCRIPTOR shape = {
+        .Width = 4096, .Height = 4096, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4, .Flags = CUDA_ARRAY3D_SPARSE};
+    bool more = true;
+    open_card();
+    while (more && wanting()) {
+        CUarrayMapInfo all = whole_level(4096, 4096);
+        all.resourceType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
+        need("cuMipmappedArrayCreate", cuMipmappedArrayCreate(&all.resource.mipmap, &shape, 1));
+        more = back(&all);
+    }
+}
+
+// Other memory is bound to the same array each time: what was there before must come back.
+static void sparse_streaming(void)
+{
+    CUDA_ARRAY3D_DESCRIPTOR shape = {
+        .Width = 4096, .Height = 4096, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4, .Flags = CUDA_ARRAY3D_SPARSE};
+    CUarrayMapInfo all = whole_level(4096, 4096);
+    open_card();
+    all.resourceType = CU_RESOURCE_TYPE_ARRAY;
+    need("cuArray3DCreate", cuArray3DCreate(&all.resource.array, &shape));
+    expect(limit / ARRAY * ARRAY * 2);
+    while (granted_so_far() < limit / ARRAY * ARRAY * 2 && back(&all)) {
+        all.memOperationType = CU_MEM_OPERATION_TYPE_UNMAP;
+        need("cuMemMapArrayAsync", cuMemMapArrayAsync(&all, 1, NULL));
+        need("cuStreamSynchronize", cuStreamSynchronize(NULL));
+    }
+}
+
 const struct way array_ways[] = {
-    {"array_2d", array_2d}, {"small_arrays", small_arrays}, {"array_3d", array_3d}, {"mipmap", mipmap}, {0},
+    {"array_2d", array_2d},
+    {"small_arrays", small_arrays},
+    {"array_3d", array_3d},
+    {"mipmap", mipmap},
+    {"sparse_array", sparse_array},
+    {"sparse_mipmap", sparse_mipmap},
+    {"sparse_streaming", sparse_streaming},
+    {"deferred_array", deferred_array},
+    {0},
 };

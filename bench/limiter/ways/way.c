@@ -208,9 +208,9 @@ void kill_child(int index)
     children[index] = 0;
 }
 
-static const struct way *const subjects[] = {memory_ways, pool_ways,   vmm_ways,        array_ways, module_ways,
-                                             limit_ways,  graph_ways,  context_ways,    race_ways,  kill_ways,
-                                             share_ways,  lookup_ways, environment_ways};
+static const struct way *const subjects[] = {memory_ways, pool_ways,  vmm_ways,     array_ways,      module_ways,
+                                             limit_ways,  graph_ways, context_ways, race_ways,       kill_ways,
+                                             share_ways,  peer_ways,  lookup_ways,  environment_ways};
 
 static const struct way *find(const char *name)
 {

@@ -23,7 +23,7 @@ struct way {
 
 // Each ends with a way without a name.
 extern const struct way memory_ways[], pool_ways[], vmm_ways[], array_ways[], module_ways[], limit_ways[], graph_ways[],
-    context_ways[], race_ways[], kill_ways[], share_ways[], lookup_ways[], environment_ways[];
+    context_ways[], race_ways[], kill_ways[], share_ways[], peer_ways[], lookup_ways[], environment_ways[];
 
 // Bytes: the slice's limit, and how much more than that a way wants.
 extern uint64_t limit, goal;

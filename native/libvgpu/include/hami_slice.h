@@ -104,7 +104,8 @@ struct hami_process {
     HAMI_ATOMIC(uint64_t) held[HAMI_MAX_CARDS];     // bytes allocated, as the driver rounds them, or about to be
     HAMI_ATOMIC(uint64_t) overhead[HAMI_MAX_CARDS]; // bytes of contexts, modules, stacks: as the driver shows
     HAMI_ATOMIC(uint64_t) view;                     // which /proc the owner's PID counts in, 0: not known
-    uint64_t reserved[11];
+    HAMI_ATOMIC(uint64_t) imports;                  // 1: other processes' memory is or was open here
+    uint64_t reserved[10];
 };
 
 struct hami_holder {

@@ -74,11 +74,21 @@ static CUresult destroyed(const struct object *object, CUresult result)
     return result;
 }
 
+// A sparse one has no record: what it took is what was bound to it.
+static CUresult destroyed_unknown(CUresult result, bool active)
+{
+    int card = active && result == CUDA_SUCCESS ? cards_current() : CARD_NONE;
+    if (card >= 0)
+        footprint_refresh(card);
+    return result;
+}
+
 CUresult cuArrayDestroy(CUarray hArray)
 {
     struct object object;
-    if (cuda_enter() != DRIVER_ACTIVE || !objects_take(OBJECT_ARRAY, (uintptr_t)hArray, &object))
-        return REAL(cuArrayDestroy)(hArray);
+    bool active = cuda_enter() == DRIVER_ACTIVE;
+    if (!active || !objects_take(OBJECT_ARRAY, (uintptr_t)hArray, &object))
+        return destroyed_unknown(REAL(cuArrayDestroy)(hArray), active);
     charge_free_begin(&object);
     return destroyed(&object, REAL(cuArrayDestroy)(hArray));
 }
@@ -86,8 +96,9 @@ CUresult cuArrayDestroy(CUarray hArray)
 CUresult cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 {
     struct object object;
-    if (cuda_enter() != DRIVER_ACTIVE || !objects_take(OBJECT_MIPMAP, (uintptr_t)hMipmappedArray, &object))
-        return REAL(cuMipmappedArrayDestroy)(hMipmappedArray);
+    bool active = cuda_enter() == DRIVER_ACTIVE;
+    if (!active || !objects_take(OBJECT_MIPMAP, (uintptr_t)hMipmappedArray, &object))
+        return destroyed_unknown(REAL(cuMipmappedArrayDestroy)(hMipmappedArray), active);
     charge_free_begin(&object);
     return destroyed(&object, REAL(cuMipmappedArrayDestroy)(hMipmappedArray));
 }

@@ -12,6 +12,7 @@
 #include "heap.h"
 #include "library.h"
 #include "pool.h"
+#include "stamps.h"
 
 // Before: may this device be used, and is there room.
 static CUresult before(struct context_cost *cost, CUdevice device, const char *call)
@@ -65,6 +66,7 @@ static void gone(CUcontext context, int card)
 {
     struct object cost;
     library_context_gone(context);
+    stamps_context_gone(context);
     pool_forget_current();
     if (card < 0)
         return;
@@ -324,8 +326,10 @@ CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
     CUresult result = REAL(cuGreenCtxDestroy)(hCtx);
     if (result == CUDA_SUCCESS && objects_take(OBJECT_CONTEXT, (uint64_t)(uintptr_t)hCtx, &cost))
         footprint_forget(card, cost.value);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         library_context_gone(context);
+        stamps_context_gone(context);
+    }
     bool is_gone = primary.card >= 0 && !primary_is_active(device);
     if (result == CUDA_SUCCESS && is_gone)
         objects_drop_owned((uint64_t)(uintptr_t)context, drop);

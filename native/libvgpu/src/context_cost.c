@@ -71,7 +71,7 @@ uint64_t context_cost_settle(struct context_cost *cost, bool made)
         bytes = footprint_learn_context(&cost->measure, bytes);
         atomic_store(learnt(card), bytes);
     } else {
-        footprint_settle_context(card, bytes);
+        footprint_take_over(card, bytes);
     }
     charge_finish(&cost->charge, CUDA_SUCCESS);
     // where the figure is at hand, it corrects what was learnt from another context

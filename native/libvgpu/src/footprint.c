@@ -66,8 +66,8 @@ static uint64_t now_ns(void)
 
 typedef nvmlReturn_t (*list_processes)(nvmlDevice_t, unsigned *, nvmlProcessInfo_t *);
 
-// The figure of this process in one list.  0: not in it, -1: no figures here.
-static int find_in_list(list_processes list, nvmlDevice_t handle, uint64_t *bytes)
+// The figure of a process in one list.  0: not in it, -1: no figures here.
+static int find_in_list(list_processes list, nvmlDevice_t handle, unsigned pid, uint64_t *bytes)
 {
     nvmlProcessInfo_t few[FIRST_ROOM], *infos = few;
     unsigned count = FIRST_ROOM;
@@ -81,9 +81,8 @@ static int find_in_list(list_processes list, nvmlDevice_t handle, uint64_t *byte
         result = list(handle, &count, infos);
     }
     int found = result == NVML_SUCCESS ? 0 : -1;
-    unsigned self = (unsigned)getpid();
     for (unsigned i = 0; found == 0 && i < count; i++) {
-        if (infos[i].pid != self)
+        if (infos[i].pid != pid)
             continue;
         *bytes = infos[i].usedGpuMemory;
         found = *bytes == (uint64_t)NVML_VALUE_NOT_AVAILABLE ? -1 : 1;
@@ -93,8 +92,8 @@ static int find_in_list(list_processes list, nvmlDevice_t handle, uint64_t *byte
     return found;
 }
 
-// 1: `bytes` is ours; 0: NVML works and doesn't list us; -1: no figures.
-static int read_figure(int card, uint64_t *bytes)
+// 1: `bytes` is the process's; 0: NVML works and doesn't list it; -1: no figures.
+static int read_figure_of(int card, unsigned pid, uint64_t *bytes)
 {
     nvmlDevice_t handle;
     *bytes = 0;
@@ -104,11 +103,21 @@ static int read_figure(int card, uint64_t *bytes)
         return -1;
     int found = find_in_list(third ? NVML_REAL(nvmlDeviceGetComputeRunningProcesses_v3)
                                    : NVML_REAL(nvmlDeviceGetComputeRunningProcesses_v2),
-                             handle, bytes);
+                             handle, pid, bytes);
     if (found == 0 && NVML_HAS(nvmlDeviceGetMPSComputeRunningProcesses_v3) &&
-        find_in_list(NVML_REAL(nvmlDeviceGetMPSComputeRunningProcesses_v3), handle, bytes) == 1)
+        find_in_list(NVML_REAL(nvmlDeviceGetMPSComputeRunningProcesses_v3), handle, pid, bytes) == 1)
         found = 1;
     return found;
+}
+
+static int read_figure(int card, uint64_t *bytes)
+{
+    return read_figure_of(card, (unsigned)getpid(), bytes);
+}
+
+bool footprint_figure_of(int card, uint32_t pid, uint64_t *bytes)
+{
+    return read_figure_of(card, pid, bytes) == 1;
 }
 
 static uint64_t visible(const struct ledger *ledger, int card)
@@ -200,6 +209,13 @@ void footprint_refresh(int card)
     refresh_by_figure(ledger, card);
 }
 
+void footprint_look_where_doubted(void)
+{
+    for (int card = 0; card < HAMI_MAX_CARDS; card++)
+        if (atomic_load_explicit(&cards[card].doubted, memory_order_relaxed))
+            footprint_refresh(card);
+}
+
 static bool half_is_used(int card)
 {
     return ledger_used(slice()->usage, (unsigned)card) > slice_vram((unsigned)card) / 2;
@@ -279,7 +295,7 @@ bool footprint_is_exact(int card)
     return atomic_load(&cards[card].way) == WAY_FIGURE;
 }
 
-void footprint_settle_context(int card, uint64_t reserved)
+void footprint_take_over(int card, uint64_t reserved)
 {
     struct ledger *ledger = member_ledger();
     if (!ledger)

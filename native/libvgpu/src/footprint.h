@@ -31,6 +31,9 @@ void footprint_refresh_sometimes(int card);
 // The next look can't wait: memory moved in a way that no charge followed.
 void footprint_doubt(int card);
 
+// After the program waited for the card: look where something was in doubt.
+void footprint_look_where_doubted(void);
+
 // A call whose cost is known only afterwards.
 struct measure {
     int card;
@@ -43,8 +46,8 @@ void footprint_before(struct measure *measure, int card);
 uint64_t footprint_after(const struct measure *measure);
 void footprint_forget(int card, uint64_t bytes);
 
-// A context has come, for which `reserved` bytes of `held` stand: from now on it is overhead.
-void footprint_settle_context(int card, uint64_t reserved);
+// `reserved` bytes of `held` stand for what only the figure knows from now on, a context that has come, say: it is overhead.
+void footprint_take_over(int card, uint64_t reserved);
 
 // The same for the first one of the slice: measured, whatever was reserved.  Returns what a context costs, never 0.
 uint64_t footprint_learn_context(const struct measure *measure, uint64_t reserved);
@@ -54,6 +57,9 @@ bool footprint_exceeded(int card);
 
 // True once NVML's figure names this process.
 bool footprint_is_exact(int card);
+
+// The driver's figure of any process, if it names it.
+bool footprint_figure_of(int card, uint32_t pid, uint64_t *bytes);
 
 void footprint_after_fork(void);
 

@@ -131,6 +131,7 @@ static void empty(struct hami_process *process)
         atomic_store(&process->overhead[card], 0);
     }
     atomic_store(&process->view, 0);
+    atomic_store(&process->imports, 0);
 }
 
 // The right to clear a slot.  The lock alone would do; the word is for systems without such locks.
@@ -152,6 +153,20 @@ static void drop_reaper(struct hami_usage *usage, unsigned slot)
 {
     atomic_store(&usage->processes[slot].reaper, 0);
     life_end_clearing(slot);
+}
+
+void ledger_raise_overhead(struct hami_usage *usage, unsigned slot, uint64_t owner, uint64_t self, unsigned card,
+                           uint64_t bytes)
+{
+    struct hami_process *process = &usage->processes[slot];
+    if (!take_reaper(usage, slot, self))
+        return;
+    uint64_t now = atomic_load(&process->overhead[card]);
+    while (atomic_load(&process->owner) == owner && bytes > now &&
+           !atomic_compare_exchange_weak(&process->overhead[card], &now, bytes))
+        ;
+    STEP("raise: raised");
+    drop_reaper(usage, slot);
 }
 
 static bool reap_slot(struct hami_usage *usage, unsigned slot, uint64_t self)

@@ -56,7 +56,11 @@ void ledger_release(struct ledger *ledger, unsigned card, uint64_t bytes);
 // What the driver holds for us beyond `held`.
 void ledger_set_overhead(struct ledger *ledger, unsigned card, uint64_t bytes);
 
-// The same, and what `held` had reserved for a part of it comes off: afterwards, so that the sum is never too small.
+// The same for the process in another slot, if it is still `owner`, and only upwards.  Nobody clears the slot meanwhile.
+void ledger_raise_overhead(struct hami_usage *usage, unsigned slot, uint64_t owner, uint64_t self, unsigned card,
+                           uint64_t bytes);
+
+// As ledger_set_overhead, and what `held` had reserved for a part of it comes off: afterwards, so that the sum is never too small.
 void ledger_settle(struct ledger *ledger, unsigned card, uint64_t reserved, uint64_t overhead);
 
 // Bytes that the slice holds on a card.

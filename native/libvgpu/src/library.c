@@ -4,7 +4,7 @@
 // the program's feet: the call is refused and the charge stays.
 // What it took is learnt then, and reserved before it comes into a further context, where nothing could be undone.
 // A kernel is in VRAM per context: once seen there, a launch or cuKernelGetFunction asks nothing more.
-// Owns: OBJECT_LIBRARY, OBJECT_KERNEL and OBJECT_LOADED records.
+// Owns: OBJECT_LIBRARY, OBJECT_KERNEL and OBJECT_LOADED records.  Neighbour: kernel.c has the calls that take no VRAM.
 #include "library.h"
 
 #include "capture.h"
@@ -29,7 +29,7 @@ static struct object library_object(CUlibrary library, enum library_state state)
         .key = (uint64_t)(uintptr_t)library, .kind = OBJECT_LIBRARY, .card = -1, .value = (uint64_t)state};
 }
 
-static bool is_dead(CUlibrary library)
+bool library_is_dead(CUlibrary library)
 {
     struct object object;
     return cuda_enter() == DRIVER_ACTIVE && objects_find(OBJECT_LIBRARY, (uint64_t)(uintptr_t)library, &object) &&
@@ -113,7 +113,7 @@ CUresult cuLibraryUnload(CUlibrary library)
 // ---- kernels: `value` is the library, `bytes` 1 once it was brought into any context ------------------------------------
 // Those of a dead library wait for ever.
 
-static void know_kernel(CUkernel kernel, CUlibrary library)
+void library_know_kernel(CUkernel kernel, CUlibrary library)
 {
     struct object object;
     if (objects_find(OBJECT_KERNEL, (uint64_t)(uintptr_t)kernel, &object) &&
@@ -136,11 +136,11 @@ static CUlibrary library_of(CUkernel kernel)
     return CUDA_HAS(cuKernelGetLibrary) && REAL(cuKernelGetLibrary)(&library, kernel) == CUDA_SUCCESS ? library : NULL;
 }
 
-static bool is_dead_kernel(CUkernel kernel)
+bool library_is_dead_kernel(CUkernel kernel)
 {
     struct object object;
     return cuda_enter() == DRIVER_ACTIVE && objects_find(OBJECT_KERNEL, (uint64_t)(uintptr_t)kernel, &object) &&
-           is_dead((CUlibrary)(uintptr_t)object.value);
+           library_is_dead((CUlibrary)(uintptr_t)object.value);
 }
 
 static uint64_t current_context(void)
@@ -216,7 +216,7 @@ static void mark_here(CUlibrary library)
 static void mark_in_vram(CUkernel kernel, CUlibrary library)
 {
     struct object object;
-    know_kernel(kernel, library);
+    library_know_kernel(kernel, library);
     objects_put(
         &(struct object){.key = pair_of(kernel), .kind = OBJECT_LOADED, .card = -1, .owner = object_library(library)});
     // of several threads one takes it; too high a count costs a look at each launch, too low a one would hide a load
@@ -326,7 +326,7 @@ static CUresult brought_in(CUresult result, struct bringing *bringing)
 }
 
 #define BRING_IN(library, call_driver)                                                                                 \
-    if (is_dead(library))                                                                                              \
+    if (library_is_dead(library))                                                                                      \
         return CUDA_ERROR_OUT_OF_MEMORY;                                                                               \
     struct bringing bringing;                                                                                          \
     CUresult refused = bring_before(&bringing, library, __func__);                                                     \
@@ -372,7 +372,7 @@ CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
         return cuda_enter() == DRIVER_REFUSE ? CUDA_ERROR_NOT_PERMITTED : REAL(cuKernelGetFunction)(pFunc, kernel);
     if (is_in_vram(kernel))
         return REAL(cuKernelGetFunction)(pFunc, kernel);
-    if (is_dead_kernel(kernel))
+    if (library_is_dead_kernel(kernel))
         return CUDA_ERROR_OUT_OF_MEMORY;
     return get_function(pFunc, kernel, library_of(kernel), __func__);
 }
@@ -384,7 +384,7 @@ CUresult library_load_kernel_slowly(CUfunction function, const char *call)
     CUkernel kernel = (CUkernel)(void *)function;
     if (is_in_vram(kernel) || !objects_find(OBJECT_KERNEL, (uint64_t)(uintptr_t)function, &object))
         return CUDA_SUCCESS;
-    if (is_dead_kernel(kernel))
+    if (library_is_dead_kernel(kernel))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUfunction unused;
     CUstreamCaptureMode mode = capture_relax();
@@ -392,78 +392,6 @@ CUresult library_load_kernel_slowly(CUfunction function, const char *call)
     capture_restore(mode);
     // only a refusal is ours to answer; other errors are the launch's own
     return result == CUDA_ERROR_OUT_OF_MEMORY ? result : CUDA_SUCCESS;
-}
-
-// ---- the calls that only need a living handle -----------------------------------------------------------------------------------
-
-CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
-{
-    if (is_dead(library))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = (cuda_enter(), REAL(cuLibraryGetKernel)(pKernel, library, name));
-    if (result == CUDA_SUCCESS && cuda_enter() == DRIVER_ACTIVE)
-        know_kernel(*pKernel, library);
-    return result;
-}
-
-CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
-{
-    if (is_dead(lib))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = (cuda_enter(), REAL(cuLibraryEnumerateKernels)(kernels, numKernels, lib));
-    unsigned count = 0;
-    if (result != CUDA_SUCCESS || cuda_enter() != DRIVER_ACTIVE ||
-        REAL(cuLibraryGetKernelCount)(&count, lib) != CUDA_SUCCESS)
-        return result;
-    for (unsigned i = 0; i < count && i < numKernels; i++)
-        know_kernel(kernels[i], lib);
-    return result;
-}
-
-#define LIVING(dead, call_driver)                                                                                      \
-    if (dead)                                                                                                          \
-        return CUDA_ERROR_OUT_OF_MEMORY;                                                                               \
-    cuda_enter();                                                                                                      \
-    return call_driver
-
-CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
-{
-    LIVING(is_dead(lib), REAL(cuLibraryGetKernelCount)(count, lib));
-}
-
-CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
-{
-    LIVING(is_dead_kernel(kernel), REAL(cuKernelGetAttribute)(pi, attrib, kernel, dev));
-}
-
-CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
-{
-    LIVING(is_dead_kernel(kernel), REAL(cuKernelSetAttribute)(attrib, val, kernel, dev));
-}
-
-CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev)
-{
-    LIVING(is_dead_kernel(kernel), REAL(cuKernelSetCacheConfig)(kernel, config, dev));
-}
-
-CUresult cuKernelGetName(const char **name, CUkernel hfunc)
-{
-    LIVING(is_dead_kernel(hfunc), REAL(cuKernelGetName)(name, hfunc));
-}
-
-CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
-{
-    LIVING(is_dead_kernel(kernel), REAL(cuKernelGetParamInfo)(kernel, paramIndex, paramOffset, paramSize));
-}
-
-CUresult cuKernelGetParamCount(CUkernel kernel, size_t *paramCount)
-{
-    LIVING(is_dead_kernel(kernel), REAL(cuKernelGetParamCount)(kernel, paramCount));
-}
-
-CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
-{
-    LIVING(is_dead_kernel(kernel), REAL(cuKernelGetLibrary)(pLib, kernel));
 }
 
 void library_after_fork(void)

@@ -19,6 +19,13 @@ static inline CUresult library_load_kernel(CUfunction function, const char *call
     return library_load_kernel_slowly(function, call);
 }
 
+// Whether a library, or a kernel's, was unloaded by us because it was too big.
+bool library_is_dead(CUlibrary library);
+bool library_is_dead_kernel(CUkernel kernel);
+
+// A kernel that the program got a handle of.
+void library_know_kernel(CUkernel kernel, CUlibrary library);
+
 // A context was made or is gone: what is in VRAM in one isn't in another.
 void library_context_made(void);
 void library_context_gone(const void *context);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <time.h>
 
+#include "importers.h"
 #include "life.h"
 #include "process.h"
 #include "say.h"
@@ -66,7 +67,9 @@ unsigned member_reap(bool now)
     pthread_mutex_lock(&joining);
     struct ledger *self = atomic_load(&joined);
     begin_life();
-    unsigned cleared = ledger_reap(slice()->usage, self ? self->owner : process_self());
+    uint64_t owner = self ? self->owner : process_self();
+    importers_look(owner);
+    unsigned cleared = ledger_reap(slice()->usage, owner);
     pthread_mutex_unlock(&joining);
     errno = saved;
     return cleared;

@@ -1,12 +1,14 @@
 #include "objects.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PARTS      64
 #define FIRST_SIZE 16 // slots of a part; a power of two
 #define NOT_FOUND  SIZE_MAX
+#define GROUPS     16 // of a part's objects, by their hash
 
 // Open addressing with linear probing; kind 0 marks an empty slot.  At most half full.
 struct part {
@@ -14,6 +16,7 @@ struct part {
     struct object *slots;
     size_t size;
     size_t count;
+    _Atomic uint32_t live[GROUPS]; // written under the lock: most questions are about what isn't here
 };
 
 static struct part parts[PARTS] = {[0 ... PARTS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
@@ -27,6 +30,17 @@ static uint64_t hash_of(unsigned kind, uint64_t key)
 static struct part *part_of(uint64_t hash)
 {
     return &parts[hash >> 58];
+}
+
+static _Atomic uint32_t *group_of(struct part *part, uint64_t hash)
+{
+    return &part->live[hash >> 54 & (GROUPS - 1)];
+}
+
+static void count_group(struct part *part, const struct object *object, uint32_t by)
+{
+    _Atomic uint32_t *live = group_of(part, hash_of(object->kind, object->key));
+    atomic_store_explicit(live, atomic_load_explicit(live, memory_order_relaxed) + by, memory_order_relaxed);
 }
 
 static size_t find_slot(const struct part *part, unsigned kind, uint64_t key, uint64_t hash)
@@ -67,6 +81,8 @@ static bool grow(struct part *part)
 // Close the gap, so that every probe still ends at its object.
 static void remove_slot(struct part *part, size_t gap)
 {
+    count_group(part, &part->slots[gap], UINT32_MAX);
+    part->count--;
     size_t mask = part->size - 1;
     for (size_t i = (gap + 1) & mask; part->slots[i].kind; i = (i + 1) & mask) {
         size_t home = hash_of(part->slots[i].kind, part->slots[i].key) & mask;
@@ -76,7 +92,6 @@ static void remove_slot(struct part *part, size_t gap)
         }
     }
     part->slots[gap].kind = 0;
-    part->count--;
 }
 
 bool objects_put(const struct object *object)
@@ -91,6 +106,7 @@ bool objects_put(const struct object *object)
     } else if ((room = part->count * 2 < part->size || grow(part))) {
         insert(part->slots, part->size, object);
         part->count++;
+        count_group(part, object, 1);
     }
     pthread_mutex_unlock(&part->lock);
     return room;
@@ -100,6 +116,8 @@ static bool get(enum object_kind kind, uint64_t key, struct object *out, bool ta
 {
     uint64_t hash = hash_of(kind, key);
     struct part *part = part_of(hash);
+    if (!atomic_load_explicit(group_of(part, hash), memory_order_relaxed))
+        return false;
     pthread_mutex_lock(&part->lock);
     size_t slot = find_slot(part, kind, key, hash);
     if (slot != NOT_FOUND) {
@@ -147,5 +165,7 @@ void objects_after_fork(void)
         parts[p].slots = NULL;
         parts[p].size = 0;
         parts[p].count = 0;
+        for (size_t group = 0; group < GROUPS; group++)
+            atomic_store(&parts[p].live[group], 0);
     }
 }

@@ -80,12 +80,14 @@ bool physical_retain(uint64_t handle, uint64_t address)
     return physical && physical_add_handle(handle, physical);
 }
 
-static void drop_if_gone(struct physical *physical, physical_gone gone)
+static uint32_t drop_if_gone(struct physical *physical, physical_gone gone)
 {
     if (physical->handles || physical->mappings)
-        return;
+        return 0;
+    uint32_t card = physical->bound && physical->card >= 0 ? 1u << physical->card : 0;
     gone(physical);
     free(physical);
+    return card;
 }
 
 static void enter(const struct physical *physical)
@@ -166,8 +168,9 @@ struct physical_leaving physical_unmap_begin(uint64_t address, uint64_t size)
     return leaving;
 }
 
-void physical_leave(struct physical_leaving *leaving, bool done, physical_gone gone)
+uint32_t physical_leave(struct physical_leaving *leaving, bool done, physical_gone gone)
 {
+    uint32_t bound = 0;
     pthread_mutex_lock(&lock);
     if (leaving->first) {
         struct physical *physical = leaving->first;
@@ -175,7 +178,7 @@ void physical_leave(struct physical_leaving *leaving, bool done, physical_gone g
         struct object object;
         if (done) {
             physical->handles--;
-            drop_if_gone(physical, gone);
+            bound |= drop_if_gone(physical, gone);
         } else {
             put_handle(leaving->handle, physical, of_handle(leaving->handle, &object) ? object.bytes + 1 : 1);
         }
@@ -186,7 +189,7 @@ void physical_leave(struct physical_leaving *leaving, bool done, physical_gone g
         int card = mapping->physical->card;
         if (done) {
             mapping->physical->mappings--;
-            drop_if_gone(mapping->physical, gone);
+            bound |= drop_if_gone(mapping->physical, gone);
         } else {
             insert_mapping(lower_bound(mapping->address), *mapping);
         }
@@ -194,15 +197,37 @@ void physical_leave(struct physical_leaving *leaving, bool done, physical_gone g
     }
     pthread_mutex_unlock(&lock);
     free(leaving->range);
+    return bound;
 }
 
-void physical_outlives_us(uint64_t handle)
+void physical_export(uint64_t handle)
 {
     pthread_mutex_lock(&lock);
     struct object object;
     struct physical *physical = of_handle(handle, &object);
     if (physical)
-        physical->outlives_us = true;
+        physical->exported = true;
+    pthread_mutex_unlock(&lock);
+}
+
+void physical_bind(uint64_t handle)
+{
+    pthread_mutex_lock(&lock);
+    struct object object;
+    struct physical *physical = of_handle(handle, &object);
+    if (physical)
+        physical->bound = true;
+    pthread_mutex_unlock(&lock);
+}
+
+void physical_bind_range(uint64_t address, uint64_t size)
+{
+    pthread_mutex_lock(&lock);
+    struct physical *first = at_address(address);
+    if (first)
+        first->bound = true;
+    for (size_t i = lower_bound(address); i < mapping_count && mappings[i].address - address < size; i++)
+        mappings[i].physical->bound = true;
     pthread_mutex_unlock(&lock);
 }
 

@@ -10,9 +10,10 @@
 
 struct physical {
     int card;
-    uint64_t bytes;   // charged; 0: another process's memory
-    uint8_t flags;    // enum object_flag
-    bool outlives_us; // exported, or bound to something that keeps it: only the driver's figure knows when it goes
+    uint64_t bytes; // charged; 0: another process's memory
+    uint8_t flags;  // enum object_flag
+    bool exported;  // a descriptor keeps it, whoever holds that
+    bool bound;     // to an array, a multicast object or an endpoint, which keep it
     uint32_t handles;
     uint32_t mappings;
 };
@@ -41,12 +42,17 @@ struct physical_leaving physical_unmap_begin(uint64_t address, uint64_t size);
 
 // The driver has done it, or not.  Calls `gone` for each physical that nothing holds now, and frees it afterwards.
 typedef void (*physical_gone)(const struct physical *physical);
-void physical_leave(struct physical_leaving *leaving, bool done, physical_gone gone);
+// Returns the cards of those that were bound, bit by bit: there the driver's figure is to be looked at.
+uint32_t physical_leave(struct physical_leaving *leaving, bool done, physical_gone gone);
 
 // A mapping of a handle's memory.
 void physical_map(uint64_t handle, uint64_t address, uint64_t size);
 
-void physical_outlives_us(uint64_t handle);
+void physical_export(uint64_t handle);
+
+// Something without an address of ours holds on to it: by its handle, or by the addresses that it is mapped to.
+void physical_bind(uint64_t handle);
+void physical_bind_range(uint64_t address, uint64_t size);
 
 void physical_after_fork(void);
 

@@ -33,6 +33,9 @@ static inline CUresult pool_waited(CUresult result)
 // Which pool a device allocates from may be another one from now on.
 void pool_forget_current(void);
 
+// A stream goes: its handle may come again on another device.
+void pool_forget_streams(void);
+
 void pool_after_fork(void);
 
 #endif

@@ -1,4 +1,5 @@
 // The virtual memory calls.  Reserving addresses takes nothing; cuMemCreate does, until release AND unmap (physical.c).
+// Neighbours: binding.c has what holds on to physical memory besides, import.c what comes from elsewhere.
 #include "cards.h"
 #include "charge.h"
 #include "driver.h"
@@ -14,15 +15,24 @@ static int card_of_location(const CUmemLocation *location)
     return CARD_NONE; // host memory, of one NUMA node or another
 }
 
-// What was exported or bound elsewhere lives on in descriptors that nobody can count, unseen in the driver's figure of this
-// process: it stays charged until the process ends.
+// What was exported lives on in descriptors that nobody can count, unseen in the driver's figure of this process: it stays
+// charged until the process ends.  What was bound is in the figure as long as it lives.
 static void uncharge(const struct physical *physical)
 {
-    if (physical->outlives_us)
+    if (physical->exported)
         footprint_hide(physical->card, (int64_t)physical->bytes);
+    else if (physical->bound)
+        footprint_take_over(physical->card, physical->bytes);
     else
         charge_drop(
             &(struct object){.card = (int16_t)physical->card, .bytes = physical->bytes, .flags = physical->flags});
+}
+
+static void look_at(uint32_t bound)
+{
+    for (int card = 0; bound; card++, bound >>= 1)
+        if (bound & 1)
+            footprint_refresh(card);
 }
 
 CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
@@ -43,13 +53,18 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
     return charge_finish(&charge, result);
 }
 
+// One that is unknown here may be another process's memory, or a multicast object with all that is bound to it.
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
     if (cuda_enter() != DRIVER_ACTIVE)
         return REAL(cuMemRelease)(handle);
     struct physical_leaving leaving = physical_release_begin(handle);
+    bool known = leaving.first;
     CUresult result = REAL(cuMemRelease)(handle);
-    physical_leave(&leaving, result == CUDA_SUCCESS, uncharge);
+    look_at(physical_leave(&leaving, result == CUDA_SUCCESS, uncharge));
+    int card = !known && result == CUDA_SUCCESS ? cards_current() : CARD_NONE;
+    if (card >= 0)
+        footprint_refresh(card);
     return result;
 }
 
@@ -69,7 +84,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
         return REAL(cuMemUnmap)(ptr, size);
     struct physical_leaving leaving = physical_unmap_begin(ptr, size);
     CUresult result = REAL(cuMemUnmap)(ptr, size);
-    physical_leave(&leaving, result == CUDA_SUCCESS, uncharge);
+    look_at(physical_leave(&leaving, result == CUDA_SUCCESS, uncharge));
     return result;
 }
 
@@ -89,68 +104,6 @@ CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocat
     enum driver_mode mode = cuda_enter();
     CUresult result = REAL(cuMemExportToShareableHandle)(shareableHandle, handle, handleType, flags);
     if (result == CUDA_SUCCESS && mode == DRIVER_ACTIVE)
-        physical_outlives_us(handle);
-    return result;
-}
-
-// Charged where it was created: nothing tells an importer whether that is this slice, or whether its creator still lives.
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
-                                        CUmemAllocationHandleType shHandleType)
-{
-    enum driver_mode mode = cuda_enter();
-    if (mode == DRIVER_REFUSE)
-        return CUDA_ERROR_NOT_PERMITTED;
-    return REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
-}
-
-// Sparse arrays, multicast objects and endpoints hold on to physical memory without an address of ours.
-CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
-{
-    enum driver_mode mode = cuda_enter();
-    CUresult result = REAL(cuMemMapArrayAsync)(mapInfoList, count, hStream);
-    for (unsigned i = 0; result == CUDA_SUCCESS && mode == DRIVER_ACTIVE && i < count; i++)
-        physical_outlives_us(mapInfoList[i].memHandle.memHandle);
-    return result;
-}
-
-CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
-{
-    enum driver_mode mode = cuda_enter();
-    CUresult result = REAL(cuMemMapArrayAsync_ptsz)(mapInfoList, count, hStream);
-    for (unsigned i = 0; result == CUDA_SUCCESS && mode == DRIVER_ACTIVE && i < count; i++)
-        physical_outlives_us(mapInfoList[i].memHandle.memHandle);
-    return result;
-}
-
-CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
-                            CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
-                            unsigned long long flags)
-{
-    enum driver_mode mode = cuda_enter();
-    CUresult result = REAL(cuMulticastBindMem)(mcHandle, mcOffset, memHandle, memOffset, size, flags);
-    if (result == CUDA_SUCCESS && mode == DRIVER_ACTIVE)
-        physical_outlives_us(memHandle);
-    return result;
-}
-
-CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev, size_t mcOffset,
-                               CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
-                               unsigned long long flags)
-{
-    enum driver_mode mode = cuda_enter();
-    CUresult result = REAL(cuMulticastBindMem_v2)(mcHandle, dev, mcOffset, memHandle, memOffset, size, flags);
-    if (result == CUDA_SUCCESS && mode == DRIVER_ACTIVE)
-        physical_outlives_us(memHandle);
-    return result;
-}
-
-CUresult cuLogicalEndpointBindMem(CUlogicalEndpointId leId, CUdevice dev, cuuint64_t offset,
-                                  CUmemGenericAllocationHandle memHandle, cuuint64_t memOffset, cuuint64_t size,
-                                  unsigned long long flags)
-{
-    enum driver_mode mode = cuda_enter();
-    CUresult result = REAL(cuLogicalEndpointBindMem)(leId, dev, offset, memHandle, memOffset, size, flags);
-    if (result == CUDA_SUCCESS && mode == DRIVER_ACTIVE)
-        physical_outlives_us(memHandle);
+        physical_export(handle);
     return result;
 }

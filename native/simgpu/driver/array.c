@@ -3,18 +3,7 @@
 #include "context.h"
 #include "memory.h"
 
-#define LEVELS_MAX       17
 #define REQUIREMENT_UNIT 65536u
-
-struct mipmap {
-    struct mipmap *next;
-    struct context *context;
-    CUDA_ARRAY3D_DESCRIPTOR description;
-    unsigned level_count;
-    struct array *levels[LEVELS_MAX];
-    char *base;
-    uint64_t mapped, charged;
-};
 
 static struct array *arrays;
 static struct mipmap *mipmaps;
@@ -24,7 +13,7 @@ struct array *array_of(CUarray handle)
     return handle_is(handle, HANDLE_ARRAY) ? (struct array *)handle : NULL;
 }
 
-static struct mipmap *mipmap_of(CUmipmappedArray handle)
+struct mipmap *mipmap_of(CUmipmappedArray handle)
 {
     return handle_is(handle, HANDLE_MIPMAP) ? (struct mipmap *)handle : NULL;
 }
@@ -238,9 +227,9 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *out, const CUDA_ARRAY3D_DESCRI
     if (!out || !description || levels == 0)
         return leave(CUDA_ERROR_INVALID_VALUE);
     result = capture_forbids();
-    struct array arrays_of_level[LEVELS_MAX] = {0};
+    struct array arrays_of_level[ARRAY_LEVELS] = {0};
     uint64_t bytes = 0;
-    levels = levels > LEVELS_MAX ? LEVELS_MAX : levels;
+    levels = levels > ARRAY_LEVELS ? ARRAY_LEVELS : levels;
     for (unsigned i = 0; i < levels && result == CUDA_SUCCESS; i++) {
         CUDA_ARRAY3D_DESCRIPTOR d = *description;
         d.Width = halved(d.Width, i);

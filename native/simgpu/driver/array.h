@@ -1,8 +1,11 @@
-// Arrays: opaque memory for textures, here laid out row by row.  Each takes a multiple of 2 MiB on the card.
+// Arrays: opaque memory for textures, here laid out row by row.  Each takes a multiple of 2 MiB on the card; a sparse one, or
+// one to be mapped later, nothing: what is bound to it is there already (sparse.c).
 #ifndef SIM_ARRAY_H
 #define SIM_ARRAY_H
 
 #include "driver.h"
+
+#define ARRAY_LEVELS 17
 
 struct mipmap;
 
@@ -16,7 +19,18 @@ struct array {
     struct mipmap *mipmap; // of which it's a level; then it owns no memory
 };
 
+struct mipmap {
+    struct mipmap *next;
+    struct context *context;
+    CUDA_ARRAY3D_DESCRIPTOR description;
+    unsigned level_count;
+    struct array *levels[ARRAY_LEVELS];
+    char *base;
+    uint64_t mapped, charged;
+};
+
 struct array *array_of(CUarray handle);
+struct mipmap *mipmap_of(CUmipmappedArray handle);
 void arrays_drop(struct context *context);
 
 #endif

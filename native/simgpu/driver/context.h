@@ -13,6 +13,7 @@ struct context {
     CUdevice device;
     unsigned card;
     unsigned flags, api_version;
+    uint32_t peers; // cards whose memory it may reach, bit by bit
     unsigned long long id;
     bool primary;
     unsigned retains;        // of a primary context; it lives while there are any

@@ -160,23 +160,3 @@ CUresult cuCtxResetPersistingL2Cache(void)
     CUresult result = enter(&context);
     return result == CUDA_SUCCESS ? leave(result) : result;
 }
-
-CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
-{
-    if (flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct context *context;
-    CUresult result = enter(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    return leave(context_of(peer) ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED : CUDA_ERROR_INVALID_CONTEXT);
-}
-
-CUresult cuCtxDisablePeerAccess(CUcontext peer)
-{
-    struct context *context;
-    CUresult result = enter(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    return leave(context_of(peer) ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_ERROR_INVALID_CONTEXT);
-}

@@ -139,32 +139,6 @@ CUresult cuDeviceGetLuid(char *luid, unsigned int *mask, CUdevice device)
     return CUDA_ERROR_NOT_SUPPORTED; // Windows only
 }
 
-CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
-{
-    unsigned card;
-    if (!can)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = find(device, &card);
-    if (result == CUDA_SUCCESS)
-        result = find(peer, &card);
-    if (result == CUDA_SUCCESS)
-        *can = 0;
-    return result;
-}
-
-CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attribute, CUdevice source, CUdevice target)
-{
-    unsigned card;
-    if (!value || attribute < CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK || source == target)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = find(source, &card);
-    if (result == CUDA_SUCCESS)
-        result = find(target, &card);
-    if (result == CUDA_SUCCESS)
-        *value = 0;
-    return result;
-}
-
 CUresult cuDeviceGetExecAffinitySupport(int *supported, CUexecAffinityType type, CUdevice device)
 {
     unsigned card;

@@ -54,6 +54,8 @@ enum handle {
     HANDLE_EXEC,
     HANDLE_USER_OBJECT,
     HANDLE_GREEN,
+    HANDLE_MULTICAST,
+    HANDLE_EXTERNAL,
 };
 
 void handle_add(const void *object, enum handle kind);

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "context.h"
+#include "multicast.h"
 #include "physical.h"
 
 #include <fcntl.h>
@@ -137,6 +138,11 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
+    struct multicast *multicast = multicast_of(handle);
+    if (multicast) {
+        multicast_drop(multicast);
+        return leave(CUDA_SUCCESS);
+    }
     struct physical *physical = physical_of(handle);
     if (!physical || physical->handles == 0)
         return leave(CUDA_ERROR_INVALID_VALUE);
@@ -175,24 +181,18 @@ CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle ha
     return leave(CUDA_SUCCESS);
 }
 
-CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *os_handle,
-                                        CUmemAllocationHandleType type)
+struct physical *physical_import(int descriptor)
 {
-    CUresult result = enter_driver();
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!out || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
-        return leave(CUDA_ERROR_INVALID_VALUE);
-    int file = fcntl((int)(intptr_t)os_handle, F_DUPFD_CLOEXEC, 3);
+    int file = fcntl(descriptor, F_DUPFD_CLOEXEC, 3);
     struct stat status;
-    if (file < 0 || fstat(file, &status) != 0 || status.st_size <= 0 || status.st_size % (off_t)PHYSICAL_GRANULARITY) {
+    bool is_one = file >= 0 && fstat(file, &status) == 0 && status.st_size > 0 &&
+                  status.st_size % (off_t)PHYSICAL_GRANULARITY == 0;
+    struct physical *physical = is_one ? calloc(1, sizeof *physical) : NULL;
+    if (!physical) {
         if (file >= 0)
             close(file);
-        return leave(CUDA_ERROR_INVALID_VALUE);
+        return NULL;
     }
-    struct physical *physical = calloc(1, sizeof *physical);
-    if (!physical)
-        abort();
     struct context *context = context_current();
     *physical = (struct physical){.card = context ? context->card : 0,
                                   .on_card = true,
@@ -202,10 +202,24 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void 
                                   .file = file,
                                   .own_file = true};
     physical->props.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    physical->props.requestedHandleTypes = type;
+    physical->props.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     physical->props.location =
         (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = context ? context->device : 0};
     handle_add(physical, HANDLE_PHYSICAL);
+    return physical;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *out, void *os_handle,
+                                        CUmemAllocationHandleType type)
+{
+    CUresult result = enter_driver();
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!out || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return leave(CUDA_ERROR_INVALID_VALUE);
+    struct physical *physical = physical_import((int)(intptr_t)os_handle);
+    if (!physical)
+        return leave(CUDA_ERROR_INVALID_VALUE);
     *out = (CUmemGenericAllocationHandle)(uintptr_t)physical;
     return leave(CUDA_SUCCESS);
 }

@@ -21,6 +21,8 @@ struct physical {
 };
 
 struct physical *physical_of(CUmemGenericAllocationHandle handle);
+// The memory behind an exported descriptor, with one handle of this process; NULL: it is none.
+struct physical *physical_import(int descriptor);
 void physical_drop_if_unused(struct physical *physical);
 // Whether the location is one, and if on a card, on which.
 bool physical_location(const CUmemLocation *location, unsigned *card, bool *on_card);

@@ -1,5 +1,6 @@
 // The cuMemPool* calls, and which pool a device allocates from.
 #include "context.h"
+#include "peer.h"
 #include "pool_state.h"
 
 #include <string.h>
@@ -186,15 +187,18 @@ CUresult cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, siz
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    const struct pool *pool = pool_of(handle);
+    struct pool *pool = pool_of(handle);
     if (!pool || (count && !map))
         return leave(CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < count; i++) {
         unsigned card;
         if (!is_device_location(&map[i].location, &card))
             return leave(CUDA_ERROR_INVALID_DEVICE);
-        if (card != pool->card && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
-            return leave(CUDA_ERROR_INVALID_DEVICE); // no peer access
+        bool opens = map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        if (card == pool->card ? !opens : opens && !peer_possible(card, pool->card))
+            return leave(CUDA_ERROR_INVALID_DEVICE);
+        if (card != pool->card)
+            pool->peers = opens ? pool->peers | 1u << card : pool->peers & ~(1u << card);
     }
     return leave(CUDA_SUCCESS);
 }
@@ -208,7 +212,8 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool handle, CUmem
     unsigned card;
     if (!flags || !pool || !location || !is_device_location(location, &card))
         return leave(CUDA_ERROR_INVALID_VALUE);
-    *flags = card == pool->card ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    *flags = card == pool->card || pool->peers >> card & 1 ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                                           : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return leave(CUDA_SUCCESS);
 }
 

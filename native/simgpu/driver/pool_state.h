@@ -27,6 +27,7 @@ struct pool_segment {
 struct pool {
     struct pool *next;
     unsigned card;
+    uint32_t peers; // cards that may reach it, bit by bit
     bool is_default;
     bool destroyed; // ends with its last allocation
     CUmemPoolProps props;

@@ -8,6 +8,7 @@ import sys
 from typing import TextIO
 
 import guest_calls
+import guest_holders
 import guest_ways
 
 
@@ -22,7 +23,9 @@ def exec_again(answers: TextIO) -> None:
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    names = {**vars(guest_calls), **vars(guest_ways), "exec_again": exec_again, "answers": answers, "sys": sys}
+    modules = (guest_calls, guest_ways, guest_holders)
+    names = {name: value for module in modules for name, value in vars(module).items()}
+    names |= {"exec_again": exec_again, "answers": answers, "sys": sys}
     for line in sys.stdin:
         code = json.loads(line)
         try:

@@ -82,6 +82,18 @@ def test_two_processes_that_race_never_pass_together(machine: Machine):
     assert sum(machine.true_use(guest.pid) for guest in guests) <= LIMIT
 
 
+@pytest.mark.parametrize(("threads", "limit"), [(1, 1000), (6, 1000), (6, 400)])
+def test_pools_of_many_threads_stay_within_the_limit(native, machine: Machine, threads: int, limit: int):
+    program = native.compile(PROGRAMS / "pool_threads.c", flags=(f"-L{native.sim}", "-l:libcuda.so.1"))
+    place = machine.slice(limit)
+    made, refused, held = map(int, machine.run(program, str(threads), "60", **place.environment).stdout.split())
+    assert made > 0
+    assert refused > 0 or limit > 400
+    assert held == CONTEXT
+    # what a pool took beyond its room was undone, and counted
+    assert machine.peak() <= limit or place.view().cards[0].overshoots > 0
+
+
 @pytest.mark.parametrize("threads", [1, 8])
 def test_threads_never_pass_the_limit(native, machine: Machine, threads: int):
     program = native.compile(PROGRAMS / "threads.c", flags=(f"-L{native.sim}", "-l:libcuda.so.1"))

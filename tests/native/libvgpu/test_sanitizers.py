@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 
+import guest_holders  # noqa: F401  it adds ways
 import guest_ways
 import pytest
 
@@ -43,19 +44,24 @@ def test_every_way_is_clean(machine: Machine):
     assert guest.process.wait() == 0
 
 
-def test_threads_are_clean(machine: Machine, native_address):
+THREADS = pytest.mark.parametrize("run", [("threads.c", "4", "30", "700"), ("pool_threads.c", "4", "20")])
+
+
+@THREADS
+def test_threads_are_clean(machine: Machine, native_address, run: tuple[str, ...]):
     flags = ("-fsanitize=address,undefined", f"-L{machine.sim}", "-l:libcuda.so.1")
-    program = native_address.compile(PROGRAMS / "threads.c", flags=flags)
+    program = native_address.compile(PROGRAMS / run[0], flags=flags)
     place = machine.slice(700)
     environment = {"ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0", **place.environment}
-    done = machine.run(program, "4", "30", "700", **environment)
+    done = machine.run(program, *run[1:], **environment)
     assert done.stderr == ""
 
 
-def test_threads_do_not_race(make_machine, native_thread):
+@THREADS
+def test_threads_do_not_race(make_machine, native_thread, run: tuple[str, ...]):
     machine = make_machine(limiter=native_thread.limiter)
     flags = ("-fsanitize=thread", f"-L{machine.sim}", "-l:libcuda.so.1")
-    program = native_thread.compile(PROGRAMS / "threads.c", flags=flags)
+    program = native_thread.compile(PROGRAMS / run[0], flags=flags)
     place = machine.slice(700)
-    done = machine.run(program, "4", "30", "700", TSAN_OPTIONS="halt_on_error=0", **place.environment)
+    done = machine.run(program, *run[1:], TSAN_OPTIONS="halt_on_error=0", **place.environment)
     assert "libvgpu" not in done.stderr

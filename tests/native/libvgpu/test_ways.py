@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import guest_calls
+import guest_holders  # noqa: F401  it adds ways
 import guest_ways
 import pytest
 
@@ -32,6 +33,10 @@ def step_of(way: str) -> tuple[int, int]:
 # the call in which it is seen, where that is another one
 CALLS = {
     "created_mapped_and_released": {"cuMemCreate"},
+    "bound_to_a_mipmap": {"cuMemCreate"},
+    "bound_to_a_deferred_array": {"cuMemCreate"},
+    "cuMemMapArrayAsync": {"cuMemCreate"},
+    "cuMemMapArrayAsync_ptsz": {"cuMemCreate"},
     "cuLibraryEnumerateKernels": {"cuLaunchKernel"},
     "cuLibraryLoadFromFile": {"cuLaunchKernel"},
     **{way: {"cuGraphLaunch"} for way in ALL if way.startswith("cuGraphInstantiate")},
@@ -374,11 +379,11 @@ def test_a_context_that_does_not_fit_is_refused(machine: Machine):
 
 # ---- nothing that takes VRAM is left out of this file ------------------------------------------
 
-TAKING_FILES = {"memory.c", "array.c", "pool.c", "vmm.c", "graph.c", "context.c", "module.c", "launch.c"}
+TAKING_FILES = {"memory.c", "array.c", "pool.c", "vmm.c", "graph.c", "context.c", "module.c", "launch.c", "binding.c"}
 # free, ask, or move a charge; tested by name above and elsewhere
 NOT_TAKING = re.compile(
     "Free|Destroy|Release|Unmap|Unload|Detach|Reset|Trim|cuMemMap$|Retain|Export|Import|ExecUpdate|Peer|PoolCreate"
-    "|SetLimit|cuModuleGet|cuFuncLoad|Bind|SetMemPool|GreenCtx"
+    "|SetLimit|cuModuleGet|cuFuncLoad|Bind|Unbind|SetMemPool|GreenCtx"
 )
 
 

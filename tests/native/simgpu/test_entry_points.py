@@ -126,5 +126,5 @@ def test_every_symbol_is_found_at_the_version_of_its_typedef(machine: Machine, n
 
 def test_a_stub_says_that_it_is_not_supported(machine: Machine) -> None:
     guest = machine.guest()
-    assert guest("cuda.cuMulticastUnbind(None, None, None, None)") == 801
+    assert guest("cuda.cuLogicalEndpointDestroy(None)") == 801
     assert guest("nvml.nvmlVgpuTypeGetMaxInstances(None, 0, None)") == 3
