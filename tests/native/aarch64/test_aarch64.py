@@ -143,7 +143,8 @@ ALONE = (
 )
 # what these cost is seen only when it is there: taken, and undone
 SEEN_AFTERWARDS = ("small_blocks", "module_data", "library_launch", "contexts")
-TOGETHER = ("racing_children", "racing_rounds", "fork_before", "kill_one_of_three")
+# not kill_one_of_three: qemu-user has no robust locks, by which the simulated card survives a death at work
+TOGETHER = ("racing_children", "racing_rounds", "fork_before")
 
 
 def granted(lines: Sequence[str]) -> int:
@@ -164,7 +165,7 @@ def test_a_way_is_held(arm: Arm, way: str):
 
 
 def test_what_a_killed_process_held_can_be_had_again(arm: Arm):
-    """Killed at rest: qemu-user has no robust locks, by which the simulated card survives any other death."""
+    """Killed at rest, see `TOGETHER`."""
     lines = arm.run("ways", "kill_a_holder", str(LIMIT), str(CONTEXT))
     expected = next(int(line.split()[1]) for line in lines if line.startswith("expect"))
     assert granted(lines) >= expected

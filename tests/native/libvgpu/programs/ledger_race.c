@@ -13,11 +13,12 @@
 #include "ledger.h"
 #include "process.h"
 
-#define LIMIT UINT64_C(1000)
+#define LIMIT      UINT64_C(1000)
+#define ONE_CHANGE (UINT64_C(1) << 32)
 
 struct shared {
     struct hami_usage usage;
-    _Atomic uint64_t driver[64]; // by child
+    _Atomic uint64_t driver[64]; // by child: bytes, and above them how often they changed
     _Atomic uint64_t passed, refused;
     _Atomic int over;
 };
@@ -26,12 +27,24 @@ static struct shared *shared;
 static struct ledger ledger;
 static int self_index, rounds;
 
-static uint64_t driver_total(void)
+static void driver_takes(int64_t bytes)
 {
-    uint64_t sum = 0;
-    for (int i = 0; i < 64; i++)
-        sum += atomic_load(&shared->driver[i]);
-    return sum;
+    atomic_fetch_add(&shared->driver[self_index], ONE_CHANGE + (uint64_t)bytes);
+}
+
+// Whether more is held than may be: of one moment, since nothing changed between two looks.
+static bool driver_is_over(void)
+{
+    uint64_t first[64], sum = 0;
+    for (int i = 0; i < 64; i++) {
+        first[i] = atomic_load(&shared->driver[i]);
+        sum += first[i] % ONE_CHANGE;
+    }
+    for (int i = 0; i < 64; i++) {
+        if (atomic_load(&shared->driver[i]) != first[i])
+            return false;
+    }
+    return sum > LIMIT;
 }
 
 static void *worker(void *data)
@@ -43,11 +56,11 @@ static void *worker(void *data)
             atomic_fetch_add(&shared->refused, 1);
             continue;
         }
-        atomic_fetch_add(&shared->driver[self_index], bytes);
-        if (driver_total() > LIMIT)
+        driver_takes((int64_t)bytes);
+        if (driver_is_over())
             atomic_store(&shared->over, 1);
         atomic_fetch_add(&shared->passed, 1);
-        atomic_fetch_sub(&shared->driver[self_index], bytes);
+        driver_takes(-(int64_t)bytes);
         ledger_release(&ledger, 0, bytes);
     }
     return NULL;
