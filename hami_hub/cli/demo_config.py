@@ -15,6 +15,8 @@ from typing import Any
 from jupyterhub.auth import Authenticator
 from traitlets.config import get_config
 
+import hami_hub
+from hami_hub.cards import read_cards
 from hami_hub.cli.demo.settings import ADMIN, PEOPLE, Settings
 
 demo = Settings.from_environment()
@@ -73,3 +75,17 @@ def server_token_scopes(spawner: Any) -> list[str]:
 
 
 c.Spawner.server_token_scopes = server_token_scopes
+
+# Two groups share all the cards, and when both wait, research gets two turns of three.  The admin changes that at
+# /services/hami/.
+_vram = sum(card.vram for card in read_cards())
+c.JupyterHub.load_groups = {
+    "research": {"users": ["alice", "bob"], "properties": {"hami.vram": f"{_vram}MiB", "hami.weight": "2"}},
+    "students": {
+        "users": ["carol"],
+        "properties": {"hami.vram": f"{_vram}MiB", "hami.servers-per-user": "1", "hami.max-lifetime": "8h"},
+    },
+}
+
+# The page about cards, quotas and use.  It comes last: it is told some of the settings above.
+hami_hub.setup(c)

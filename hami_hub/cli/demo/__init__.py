@@ -92,6 +92,7 @@ def _welcome(settings: Settings, folder: DemoFolder) -> str:
         f"\n  {click.style(settings.url, bold=True)}"
         f"\n  log in as   {people} or {ADMIN}"
         f"\n  password    {click.style(settings.password, bold=True)}"
+        f"\n  cards and quotas, as {ADMIN}: {settings.url}/services/hami/"
         f"\n\n  Log: {folder.log}. Ctrl-C ends everything.\n"
     )
 

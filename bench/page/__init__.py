@@ -1,0 +1,1 @@
+"""How the service's page bears a thousand servers on two hundred cards."""

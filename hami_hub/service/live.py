@@ -1,0 +1,92 @@
+"""Looks at everything while somebody looks at the page, at most every two seconds however many they are."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ..core.history import Start
+from ..core.language import speaking
+from ..slicepage import name_on_page
+from .hubapi import Hub
+from .model import World, page
+from .records import Records
+from .revisions import Revisions
+from .sight import Eyes, Sight
+
+PERIOD = 2.0
+
+
+class Live:
+    """What goes on now.
+
+    Args:
+        eyes: look at the cards.
+        records: the journal.
+        hub: for groups, and whose a pod is.
+        default_quota: as `c.GpuSlices.default_quota`.
+        clock: Unix time.
+    """
+
+    def __init__(
+        self,
+        eyes: Eyes,
+        records: Records,
+        hub: Hub,
+        *,
+        default_quota: Mapping[str, Any],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._eyes, self._records, self._hub = eyes, records, hub
+        self._default_quota = default_quota
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._world = World()
+        self._world_until = 0.0
+        self._revisions = Revisions()
+        self._at = 0.0
+
+    async def world(self) -> World:
+        """What there is, at most two seconds old."""
+        async with self._lock:
+            if time.monotonic() >= self._world_until:
+                with speaking(None):  # for everybody, whoever asks
+                    self._world = await self._look()
+                self._at = self._clock()
+                self._world_until = time.monotonic() + PERIOD
+        return self._world
+
+    async def since(self, revision: str) -> dict[str, Any]:
+        """What has changed since `revision`; "": everything.  See `Revisions.since`."""
+        before = self._world
+        world = await self.world()
+        if world is not before or not self._revisions.newest:
+            self._revisions.add(page(world))
+        return {"at": round(self._at, 1), **self._revisions.since(revision)}
+
+    def look_again(self) -> None:
+        """Something was changed here: who asks next sees it."""
+        self._hub.forget_groups()
+        self._world_until = 0.0
+
+    async def _look(self) -> World:
+        sight, starts, groups = await asyncio.gather(self._eyes.look(), self._records.open_starts(), self._hub.groups())
+        problems = [self._records.problem] if self._records.problem else []
+        if self._hub.problem:
+            problems.append(f"{self._hub.problem} What you see is what the journal and the cards say; groups are old.")
+        return World(
+            sight=sight,
+            starts=starts,
+            groups=groups,
+            default_quota=self._default_quota,
+            names=await self._names(sight, starts),
+            problems=tuple(problems),
+        )
+
+    async def _names(self, sight: Sight, starts: Iterable[Start]) -> Mapping[str, str]:
+        """Whose slices those are that are seen under another name: a pod's, or one that was cut."""
+        if not sight.of_pods:
+            return {name_on_page(start.server_of): start.server_of for start in starts}
+        return await self._hub.pods({*(each.holder for each in sight.slices), *(each.holder for each in sight.waiting)})

@@ -1,0 +1,76 @@
+"""What there is to see of cards and slices at one moment, wherever it was looked up: `machine` and `cluster` look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..core.cards import Card, CardUuid
+from ..core.units import Mib
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardSeen:
+    """A card.
+
+    Attributes:
+        node: Kubernetes' name of its node; "" on one machine.
+    """
+
+    card: Card
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SliceSeen:
+    """One card's part of a slice.
+
+    Attributes:
+        holder: the slice's name, "alice/"; in a cluster "namespace/pod".
+        cores: percent of the card's time.
+        exclusive: no other slice goes to the card.
+        used: what it really holds; None: not known.
+        since: Unix time; None: not known.
+    """
+
+    holder: str
+    card: CardUuid
+    vram: Mib
+    cores: int
+    exclusive: bool = False
+    used: Mib | None = None
+    since: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodWaiting:
+    """A pod in the scheduler's queue: "namespace/pod", its place from 1, what it asks for, and why it waits."""
+
+    holder: str
+    place: int
+    asks: str
+    reason: str
+    since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """All of it.
+
+    Attributes:
+        problems: sentences about what can't be seen.
+        of_pods: holders are pods.
+    """
+
+    cards: tuple[CardSeen, ...] = ()
+    slices: tuple[SliceSeen, ...] = ()
+    waiting: tuple[PodWaiting, ...] = ()
+    problems: tuple[str, ...] = ()
+    of_pods: bool = False
+
+
+class Eyes(Protocol):
+    """Whoever can look."""
+
+    async def look(self) -> Sight:
+        """What there is now.  Never raises: what can't be seen is among the problems."""
