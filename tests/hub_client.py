@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -14,7 +15,7 @@ class Failed(Exception):
 
 
 class HubClient:
-    """Servers and their progress.  `api` speaks to /hub/api with a service's token."""
+    """Servers, their progress, and groups with quotas.  `api` speaks to /hub/api with a service's token."""
 
     api: httpx.Client
 
@@ -24,6 +25,22 @@ class HubClient:
             for line in answer.iter_lines():
                 if line.startswith("data: "):
                     yield json.loads(line.removeprefix("data: "))
+
+    def start(self, user: str, options: Any, server: str = "") -> list[str]:
+        """Start a server; what was told until it was ready.
+
+        Raises:
+            Failed: it was not started.
+        """
+        raise NotImplementedError
+
+    def refused(self, user: str, options: Any, server: str = "") -> str:
+        """What somebody reads whose server is not started."""
+        try:
+            self.start(user, options, server)
+        except Failed as failed:
+            return str(failed)
+        raise AssertionError(f"{user}'s server was started")
 
     def stop(self, user: str, server: str = "") -> None:
         """Stop a server, or cancel its start, and return when that is done."""
@@ -44,3 +61,29 @@ class HubClient:
     def place(user: str, server: str) -> str:
         """The path of a server in the API."""
         return f"/users/{user}/servers/{server}" if server else f"/users/{user}/server"
+
+    # --- groups
+
+    def group(self, name: str, *members: str, **quota: Any) -> None:
+        """Make a group with these people in it; `vram_per_user="8GiB"` is its property hami.vram-per-user."""
+        self.make_people(members)
+        place = f"/groups/{quote(name, safe='')}"
+        self.api.post(place)
+        self.api.post(f"{place}/users", json={"users": list(members)}).raise_for_status()
+        self.properties(name, {f"hami.{key.replace('_', '-')}": value for key, value in quota.items()})
+
+    def properties(self, name: str, properties: Any) -> None:
+        """Set all properties of a group, as the admin page does."""
+        self.api.put(f"/groups/{quote(name, safe='')}/properties", json=properties).raise_for_status()
+
+    def make_people(self, names: Iterable[str]) -> None:
+        """Make those users that aren't there."""
+        if wanted := list(names):
+            self.api.post("/users", json={"usernames": wanted})
+
+    def delete_group(self, name: str) -> None:
+        self.api.delete(f"/groups/{quote(name, safe='')}").raise_for_status()
+
+    def delete_groups(self) -> None:
+        for group in self.api.get("/groups").json():
+            self.delete_group(group["name"])

@@ -1,7 +1,7 @@
-"""Who waits for room, in order of arrival, and who may go ahead.  Decides only; `spawner.allocator` does the waiting.
+"""Who waits for room, and who may go ahead.  Decides only; `fairness` says in which order, `spawner.allocator` waits.
 
-First come, first served: nobody is passed over for a card that would do for them, so that a whole card comes free for
-the one who waits for it.  Those behind may start on cards that nobody before them could use.
+Who is first is served first: nobody is passed over for a card that would do for them, so that a whole card comes free
+for the one who waits for it.  Those behind may start on cards that nobody before them could use.
 """
 
 from __future__ import annotations
@@ -10,27 +10,57 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from .cards import Card, CardState, CardUuid
+from .language import later, say
 from .ledger import Ledger
-from .messages import promised_to_others, why_no_room
+from .messages import frees_next, promised_to_others, why_no_room
 from .offers import Availability, Offer
 from .placement import NoRoom, shortfall
 from .slices import Placement, SliceId, SliceRequest
+from .units import Mib
+
+_SENTENCES = later("{a} {b}")
+
+
+@dataclass(frozen=True, slots=True)
+class Frees:
+    """A slice that its server's time limit frees: how much VRAM, and by when, in Unix time."""
+
+    vram: Mib
+    until: float
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One that still waits: `position` counts from 1, `reason` is a sentence for the person."""
+    """One that still waits.  `why_waiting` says it.
+
+    Attributes:
+        position: in line, from 1.
+        no_room: why no card will do; None: one would, and is promised to those ahead.
+        frees: the next that comes free by its time limit, of what would help.
+    """
 
     position: int
-    reason: str
+    no_room: NoRoom | None
+    frees: Frees | None = None
 
 
-def serve(ledger: Ledger, waiting: Mapping[SliceId, SliceRequest]) -> dict[SliceId, Placement | Turn]:
+def why_waiting(turn: Turn, now: float) -> str:
+    """Why somebody waits, and until when at the longest if that is known: sentences for them."""
+    why = promised_to_others(turn.position - 1) if turn.no_room is None else why_no_room(turn.no_room)
+    if turn.frees is None:
+        return why
+    return say(_SENTENCES, a=why, b=frees_next(turn.frees.vram, max(0.0, turn.frees.until - now)))
+
+
+def serve(
+    ledger: Ledger, waiting: Mapping[SliceId, SliceRequest], ends: Mapping[SliceId, float] | None = None
+) -> dict[SliceId, Placement | Turn]:
     """Reserve in `ledger` for everybody whose turn it is; the others learn where they stand.
 
     Args:
         ledger: gets the new slices.
-        waiting: in order of arrival.
+        waiting: who goes first comes first.
+        ends: Unix time when slices end by their time limits, of those that have one.
     """
     answers: dict[SliceId, Placement | Turn] = {}
     ahead: list[SliceRequest] = []
@@ -40,7 +70,9 @@ def serve(ledger: Ledger, waiting: Mapping[SliceId, SliceRequest]) -> dict[Slice
             answers[holder] = verdict
             continue
         ahead.append(request)
-        answers[holder] = Turn(len(ahead), _reason(ledger, request, len(ahead) - 1))
+        why = ledger.try_place(request)
+        no_room = why if isinstance(why, NoRoom) else None
+        answers[holder] = Turn(len(ahead), no_room, _frees(ledger, request, ends or {}))
     return answers
 
 
@@ -76,9 +108,16 @@ def _behind(offer: Offer, claimed: frozenset[CardUuid], states: Sequence[CardSta
     return replace(offer, availability=Availability.WAITS, text=promised_to_others(ahead))
 
 
-def _reason(ledger: Ledger, request: SliceRequest, ahead: int) -> str:
-    verdict = ledger.try_place(request)
-    return why_no_room(verdict) if isinstance(verdict, NoRoom) else promised_to_others(ahead)
+def _frees(ledger: Ledger, request: SliceRequest, ends: Mapping[SliceId, float]) -> Frees | None:
+    would_do = claimed_cards((request,), ledger.cards)
+    found = [
+        Frees(share.vram, ends[holder])
+        for holder, placement in ledger.holders.items()
+        if holder in ends
+        for share in placement.shares
+        if share.uuid in would_do
+    ]
+    return min(found, key=lambda each: (each.until, -each.vram), default=None)
 
 
 def _leaving(request: SliceRequest, cards: frozenset[CardUuid]) -> SliceRequest:

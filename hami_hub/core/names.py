@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass
 
 NODE_REGISTER = "hami.io/node-nvidia-register"
@@ -14,6 +16,8 @@ NO_USE_UUID = "nvidia.com/nouse-gpuuuid"
 DEVICE_CORDON = "hami.io/device-cordon"
 VGPU_NODE = "hami.io/vgpu-node"
 VGPU_TIME = "hami.io/vgpu-time"
+# Ours: who pays for a hub's server.
+QUOTA_GROUP_LABEL = "hami.io/quota-group"
 # Ours, and the one that counts: what each container holds, by its name.
 SLICES = "hami.io/slices"
 # What the scheduler writes with its binding; a pod that brings one along is refused.
@@ -42,6 +46,20 @@ ENV_OOM_KILLER = "ACTIVE_OOM_KILLER"
 ENV_SLICE_DIR = "HAMI_SLICE_DIR"
 ENV_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 ENV_NVIDIA_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+
+
+_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+
+
+def label_value(text: str) -> str:
+    """`text` as the value of a label: itself if it can be one, else what is left of it and a hash, so that no two
+    texts become one.
+    """
+    if not text or _LABEL.fullmatch(text):
+        return text
+    left = re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-")[:50].strip("-")
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:10]
+    return f"{left}-{digest}" if left else digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from .cards import CardState, CardUuid
+from .budgets import Asked, Budget, Refused, affordable_vram, asked_of, payer
+from .cards import Card, CardState, CardUuid
+from .language import chained, later, say
 from .messages import why_no_room
 from .placement import Lack, NoRoom, place, shortfall
 from .profiles import Profile
+from .quota import Amount
 from .slices import Placement, SliceRequest
+from .units import Mib
 
 
 class Availability(str, Enum):
@@ -25,15 +29,23 @@ class Availability(str, Enum):
     NEVER = "never"  # these cards can't hold it even when empty
     CLOSED = "closed"  # not open to this person
     UNKNOWN = "unknown"  # the cluster's scheduler can't be asked now
+    OVER_QUOTA = "over-quota"  # no group of the person's pays for it now
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A profile with what picking it leads to; `text` says why when it is not `NOW`."""
+    """A profile with what picking it leads to; `text` says why when it is not `NOW`.
+
+    Attributes:
+        charged: what it would be charged; where the amount is free, for what is preset.
+        affordable: the most VRAM per card that a group of the person's would pay for now; None: no limit.
+    """
 
     profile: Profile
     availability: Availability
     text: str = ""
+    charged: Amount = Amount()
+    affordable: Mib | None = None
 
     @property
     def selectable(self) -> bool:
@@ -75,6 +87,25 @@ def unknown_offers(profiles: Iterable[Profile], groups: Collection[str] = ()) ->
     )
 
 
+def offers_within(
+    offered: Iterable[Offer],
+    budgets: Sequence[Budget],
+    user: str,
+    cards: Collection[Card],
+    why: Callable[[Refused], str],
+) -> tuple[Offer, ...]:
+    """`offered` as it stands for a person whose servers `budgets` pay for.
+
+    Args:
+        offered: as the cards allow it.
+        budgets: see `budgets.payer`.
+        user: their name.
+        cards: of what is asked for by the card, the biggest counts.
+        why: says a refusal.
+    """
+    return tuple(_within(offer, budgets, user, cards, why) for offer in offered)
+
+
 def why_not_on_nodes(request: SliceRequest, nodes: Mapping[str, Sequence[CardState]]) -> str:
     """Why no one of `nodes` has room for `request`; empty if one has."""
     no_room = _no_room_on(request, nodes, _distinct(nodes))
@@ -90,7 +121,8 @@ def _offer(
     in_cluster: bool,
 ) -> Offer:
     if not profile.open_to(groups):
-        return Offer(profile, Availability.CLOSED, f"Only for members of {' or '.join(sorted(profile.groups))}.")
+        groups_text = chained(later("{a} or {b}"), sorted(profile.groups))
+        return Offer(profile, Availability.CLOSED, say("Only for members of {groups}.", groups=groups_text))
     if profile.request is None:
         return Offer(profile, Availability.NOW)
     verdict = no_room(profile.request)
@@ -101,6 +133,40 @@ def _offer(
     if profile.bounds is not None and any_card:
         return Offer(profile, Availability.WAITS, text)
     return Offer(profile, Availability.NEVER if verdict.never else Availability.WAITS, text)
+
+
+def _within(
+    offer: Offer, budgets: Sequence[Budget], user: str, cards: Collection[Card], why: Callable[[Refused], str]
+) -> Offer:
+    profile = offer.profile
+    if profile.request is None or offer.availability is Availability.CLOSED:
+        return offer
+    asked = asked_of(user, profile.name, profile.request, cards)
+    offer = replace(offer, charged=asked.amount, affordable=_affordable(budgets, asked))
+    # Where the amount is free, a smaller one than the preset may be paid.
+    verdict = payer(budgets, _least(profile, asked))
+    if offer.availability is Availability.NEVER or isinstance(verdict, Budget):
+        return offer
+    preset = payer(budgets, asked)
+    return replace(
+        offer, availability=Availability.OVER_QUOTA, text=why(preset if isinstance(preset, Refused) else verdict)
+    )
+
+
+def _least(profile: Profile, asked: Asked) -> Asked:
+    if profile.bounds is None:
+        return asked
+    return replace(asked, vram=Mib(profile.bounds.min_vram * asked.cards), cores=0)
+
+
+def _affordable(budgets: Iterable[Budget], asked: Asked) -> Mib | None:
+    most = Mib(0)
+    for budget in budgets:
+        fits = affordable_vram(budget, asked)
+        if fits is None:
+            return None
+        most = max(most, fits)
+    return Mib(most // max(1, asked.cards))
 
 
 def _no_room_on(

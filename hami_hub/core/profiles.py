@@ -11,8 +11,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NewType
 
+from .language import in_english, say
+from .shown import quoted
 from .slices import CardPolicy, CardWishes, CorePolicy, Priority, SliceRequest
-from .units import MAX_VRAM, AmountError, Mib, Percent, format_vram, parse_percent, parse_vram
+from .times import parse_time
+from .units import CARD_VRAM, MAX_VRAM, AmountError, Mib, Percent, format_vram, parse_percent, parse_vram
 
 ProfileName = NewType("ProfileName", str)
 
@@ -20,9 +23,9 @@ WHOLE = "whole"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _KEYS = {
     "name", "title", "description", "gpu", "cards", "vram", "cores", "min_vram", "max_vram", "max_cores",
-    "priority", "policy", "card_policy", "models", "groups",
+    "priority", "policy", "card_policy", "models", "groups", "max_lifetime",
 }  # fmt: skip
-_OPTIONS = {"profile", "vram", "cores"}
+_OPTIONS = {"profile", "vram", "cores", "group"}
 
 
 class ProfileError(ValueError):
@@ -59,6 +62,7 @@ class Profile:
         request: the slice; None for a server without a GPU.
         bounds: set if the person chooses the amount; then `request` holds what is preset.
         groups: JupyterHub groups that may use it; empty: everybody.
+        max_lifetime: seconds after which its server is stopped; None: as the quota says.
     """
 
     name: ProfileName
@@ -67,6 +71,7 @@ class Profile:
     request: SliceRequest | None = None
     bounds: AmountBounds | None = None
     groups: frozenset[str] = frozenset()
+    max_lifetime: int | None = None
 
     def open_to(self, groups: Collection[str]) -> bool:
         """Whether a member of `groups` may use it.  Upper and lower case are the same."""
@@ -75,24 +80,32 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A person's valid choice: the profile, and the slice that it comes to (None: no GPU)."""
+    """A person's valid choice: the profile, the slice that it comes to (None: no GPU), and who is to pay.
+
+    `group` is as it was typed; "" leaves it to the hub.  Whether it may pay is `budgets`' to say.
+    """
 
     profile: Profile
     request: SliceRequest | None
+    group: str = ""
 
 
 def default_profiles() -> tuple[Profile, ...]:
-    """What is offered when an admin declares nothing: sizes that make sense on a card of 15 GiB and more."""
+    """What is offered when an admin declares nothing: sizes that make sense on a card of 15 GiB and more.
+
+    Titles are in the language that holds.
+    """
     return parse_profiles(
         [
-            {"name": "cpu", "title": "CPU only", "description": "No GPU. Starts at once.", "gpu": False},
-            {"name": "gpu-2g", "title": "2 GiB", "description": "Small experiments.", "vram": "2 GiB"},
-            {"name": "gpu-4g", "title": "4 GiB · 25 %", "description": "A quarter of the card's time.",
+            {"name": "cpu", "title": say("CPU only"), "description": say("No GPU. Starts at once."), "gpu": False},
+            {"name": "gpu-2g", "title": "2 GiB", "description": say("Small experiments."), "vram": "2 GiB"},
+            {"name": "gpu-4g", "title": "4 GiB · 25 %", "description": say("A quarter of the card's time."),
              "vram": "4 GiB", "cores": 25},
-            {"name": "gpu-8g", "title": "8 GiB · 50 %", "description": "Half of the card's time.",
+            {"name": "gpu-8g", "title": "8 GiB · 50 %", "description": say("Half of the card's time."),
              "vram": "8 GiB", "cores": 50},
-            {"name": "gpu-whole", "title": "Whole card", "description": "The card for you alone.", "vram": WHOLE},
-            {"name": "gpu-other", "title": "Another amount", "description": "You say how much.",
+            {"name": "gpu-whole", "title": say("Whole card"), "description": say("The card for you alone."),
+             "vram": WHOLE},
+            {"name": "gpu-other", "title": say("Another amount"), "description": say("You say how much."),
              "vram": "6 GiB", "min_vram": "256 MiB"},
         ]
     )  # fmt: skip
@@ -116,7 +129,7 @@ def parse_profiles(raw: Sequence[Mapping[str, Any]]) -> tuple[Profile, ...]:
 
 
 def choose(profiles: Iterable[Profile], options: Mapping[str, Any], groups: Collection[str] = ()) -> Choice:
-    """What `options` ({"profile": …, "vram": …, "cores": …}) come to for a member of `groups`.
+    """What `options` ({"profile": …, "vram": …, "cores": …, "group": …}) come to for a member of `groups`.
 
     No profile named: the first that is open to the person.
 
@@ -127,25 +140,43 @@ def choose(profiles: Iterable[Profile], options: Mapping[str, Any], groups: Coll
     unknown = sorted(str(key) for key in options if key not in _OPTIONS)
     if unknown:
         raise ChoiceError(
-            f"{_shown(unknown[0])} is not an option of a server. Options are profile, vram and cores.",
+            say(
+                "{option} is not an option of a server. Options are profile, vram, cores and group.",
+                option=quoted(unknown[0]),
+            ),
             reason="bad-option",
         )
     profile = _chosen(list(profiles), offered, options.get("profile"))
+    group = options.get("group")
+    if not isinstance(group, (str, type(None))):
+        raise ChoiceError(
+            say("{group} is no name of a group. Write one, or leave it out.", group=quoted(group)), reason="bad-option"
+        )
+    group = (group or "").strip()
     if profile.bounds is None:
         extra = [key for key in ("vram", "cores") if options.get(key) not in (None, "")]
         if extra:
             raise ChoiceError(
-                f"{profile.title} has a fixed amount of {extra[0]}. Leave {extra[0]} out, or pick another profile.",
+                say(
+                    "{profile} has a fixed amount of {option}. Leave {option} out, or pick another profile.",
+                    profile=profile.title,
+                    option=extra[0],
+                ),
                 reason="bad-option",
             )
-        return Choice(profile, profile.request)
-    return Choice(profile, _free_amount(profile, profile.bounds, options))
+        return Choice(profile, profile.request, group)
+    return Choice(profile, _free_amount(profile, profile.bounds, options), group)
+
+
+def not_options() -> str:
+    """What to tell somebody whose options are no dictionary."""
+    return say("The options of a server are a dictionary like {example}.", example='{"profile": "cpu"}')
 
 
 def _chosen(profiles: list[Profile], offered: list[Profile], name: object) -> Profile:
     if not offered:
         raise ChoiceError(
-            "No profile is open to you. Ask an admin to add you to a group that has one.", reason="not-allowed"
+            say("No profile is open to you. Ask an admin to add you to a group that has one."), reason="not-allowed"
         )
     if name is None or name == "":
         return offered[0]
@@ -154,8 +185,16 @@ def _chosen(profiles: list[Profile], offered: list[Profile], name: object) -> Pr
             return profile
     names = ", ".join(profile.name for profile in offered)
     if any(profile.name == name for profile in profiles):
-        raise ChoiceError(f"The profile {_shown(name)} is not open to you. Yours are: {names}.", reason="not-allowed")
-    raise ChoiceError(f"There is no profile {_shown(name)}. There are: {names}.", reason="unknown-profile")
+        raise ChoiceError(
+            say(
+                "The profile {profile} is not open to you. Yours are: {profiles}.", profile=quoted(name), profiles=names
+            ),
+            reason="not-allowed",
+        )
+    raise ChoiceError(
+        say("There is no profile {profile}. There are: {profiles}.", profile=quoted(name), profiles=names),
+        reason="unknown-profile",
+    )
 
 
 def _free_amount(profile: Profile, bounds: AmountBounds, options: Mapping[str, Any]) -> SliceRequest:
@@ -166,20 +205,36 @@ def _free_amount(profile: Profile, bounds: AmountBounds, options: Mapping[str, A
     except AmountError as error:
         raise ChoiceError(str(error), reason="bad-amount") from None
     if vram is None:
-        raise ChoiceError(f"The profile {profile.title} needs an amount. Write it like 4 GiB.", reason="bad-amount")
+        raise ChoiceError(
+            say("The profile {profile} needs an amount. Write it like 4 GiB.", profile=profile.title),
+            reason="bad-amount",
+        )
     if vram < bounds.min_vram:
         raise ChoiceError(
-            f"{format_vram(vram)} is less than this profile allows. Ask for {format_vram(bounds.min_vram)} or more.",
+            say(
+                "{amount} is less than this profile allows. Ask for {least} or more.",
+                amount=format_vram(vram),
+                least=format_vram(bounds.min_vram),
+            ),
             reason="bad-amount",
         )
     if bounds.max_vram is not None and vram > bounds.max_vram:
         raise ChoiceError(
-            f"{format_vram(vram)} is more than this profile allows. Ask for {format_vram(bounds.max_vram)} or less.",
+            say(
+                "{amount} is more than this profile allows. Ask for {most} or less.",
+                amount=format_vram(vram),
+                most=format_vram(bounds.max_vram),
+            ),
             reason="bad-amount",
         )
     if cores > bounds.max_cores:
         raise ChoiceError(
-            f"{cores} % is more than this profile allows. Ask for {bounds.max_cores} % or less.", reason="bad-amount"
+            say(
+                "{amount} is more than this profile allows. Ask for {most} or less.",
+                amount=f"{cores} %",
+                most=f"{bounds.max_cores} %",
+            ),
+            reason="bad-amount",
         )
     return SliceRequest(
         cards=preset.cards,
@@ -207,8 +262,10 @@ def _profile(entry: Mapping[str, Any], position: int) -> Profile:
     try:
         request = _request(entry) if entry.get("gpu", True) else None
         bounds = _bounds(entry)
+        lifetime = _lifetime(entry)
     except (AmountError, ValueError) as error:
-        raise ProfileError(f"Profile {name!r}: {error}") from None
+        # whoever comes first has the settings read, and the log is an admin's
+        raise ProfileError(f"Profile {name!r}: {in_english(str(error))}") from None
     return Profile(
         name=ProfileName(name),
         title=str(entry.get("title", name)),
@@ -216,6 +273,7 @@ def _profile(entry: Mapping[str, Any], position: int) -> Profile:
         request=request,
         bounds=bounds if request is not None else None,
         groups=frozenset(group.casefold() for group in groups),
+        max_lifetime=lifetime,
     )
 
 
@@ -226,13 +284,22 @@ def _request(entry: Mapping[str, Any]) -> SliceRequest:
     return SliceRequest(
         cards=int(entry.get("cards", 1)),
         vram=None if percent or vram == WHOLE else parse_vram(vram),
-        vram_percent=parse_percent(vram, of="a card's VRAM") if percent else None,
+        vram_percent=parse_percent(vram, of=CARD_VRAM) if percent else None,
         cores=parse_percent(entry.get("cores", 0)),
         priority=Priority(int(entry.get("priority", Priority.LOW))),
         policy=CorePolicy(entry.get("policy", CorePolicy.DEFAULT)),
         card_policy=CardPolicy(entry.get("card_policy", CardPolicy.FGD)),
         wishes=CardWishes(models=(models,) if isinstance(models, str) else tuple(models)),
     )
+
+
+def _lifetime(entry: Mapping[str, Any]) -> int | None:
+    if "max_lifetime" not in entry:
+        return None
+    seconds = parse_time(str(entry["max_lifetime"]))
+    if seconds is None:
+        raise AmountError(f"max_lifetime is {entry['max_lifetime']!r}. Write it like 8h, 90m or 1d.")
+    return seconds
 
 
 def _bounds(entry: Mapping[str, Any]) -> AmountBounds | None:
@@ -246,8 +313,3 @@ def _bounds(entry: Mapping[str, Any]) -> AmountBounds | None:
     if bounds.min_vram > (bounds.max_vram or MAX_VRAM):
         raise AmountError("min_vram is more than max_vram. Swap them.")
     return bounds
-
-
-def _shown(value: object) -> str:
-    text = str(value)
-    return f'"{text if len(text) <= 64 else text[:64] + "…"}"'

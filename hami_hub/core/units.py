@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import NewType
 
 from .language import later, say
+from .shown import quoted
 
 Mib = NewType("Mib", int)
 Percent = NewType("Percent", int)
@@ -124,6 +125,4 @@ def parse_percent(text: str | int, *, of: str = CORES) -> Percent:
 
 
 def _quoted(text: object) -> str:
-    """What was typed, short enough for one line."""
-    shown = str(text)
-    return f'"{shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "…"}"'
+    return quoted(text, _SHOWN)

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..cards import NoCardsError
 from ..core.cards import Card, CardState
+from ..core.language import later, say
 from ..core.ledger import Ledger
-from ..core.line import Turn, offers_from_behind, seen_from_behind, serve
-from ..core.messages import describe_placement, in_line, waited_in_vain, why_no_room
+from ..core.line import Turn, offers_from_behind, seen_from_behind, serve, why_waiting
+from ..core.messages import describe_placement, waited_in_vain, why_no_room
 from ..core.offers import Offer, offers
 from ..core.placement import NoRoom
 from ..core.profiles import Profile
@@ -33,7 +35,8 @@ _CARDS_PATIENCE = 5.0
 _ENDING_SECONDS = 1.0
 _ENDING_PATIENCE = 8.0
 
-OnWait = Callable[[str], None]
+# None: the holder's last server is still ending.
+OnWait = Callable[[Turn | None], None]
 
 
 class NoRoomError(RuntimeError):
@@ -72,11 +75,22 @@ class Allocator:
         root: where slice directories are kept.
         read_cards: asks NVML; may be slow, is called in a thread.
         log: for admins.
+        order: in which those who wait are served, given them in order of arrival.
+        ends: Unix time when slices end by their time limits.
     """
 
-    def __init__(self, root: SliceRoot, read_cards: Callable[[], tuple[Card, ...]], log: logging.Logger) -> None:
+    def __init__(
+        self,
+        root: SliceRoot,
+        read_cards: Callable[[], tuple[Card, ...]],
+        log: logging.Logger,
+        *,
+        order: Callable[[Sequence[SliceId]], Iterable[SliceId]] = iter,
+        ends: Callable[[], Mapping[SliceId, float]] = dict,
+    ) -> None:
         self.root = root
-        self.problem = ""  # why no card can be had, a sentence; "" if cards can be asked
+        self._order, self._ends = order, ends
+        self.problem = ""  # why no card can be had, a sentence to be said; "" if cards can be asked
         self._read_cards = read_cards
         self._log = log
         self._ledger = Ledger(())
@@ -86,6 +100,12 @@ class Allocator:
         self._former: dict[SliceId, asyncio.Task[None]] = {}
         self._reading: asyncio.Future[tuple[Card, ...]] | None = None
         self._read_next = 0.0
+        self._answered = False  # whether the driver has said what cards there are, or why it can't
+
+    @property
+    def cards(self) -> tuple[Card, ...]:
+        """Every card that is known."""
+        return self._ledger.cards
 
     @property
     def states(self) -> tuple[CardState, ...]:
@@ -121,7 +141,7 @@ class Allocator:
             request: None for a slice that no card may be used in.
             tenant: uid and gid that its processes will have; None: the hub's.
             patience: seconds to wait for room.
-            on_wait: called with the place in line and the reason, at first and whenever they change.
+            on_wait: called with the turn at first and whenever it changes, in the task of whoever brought that about.
 
         Raises:
             NoRoomError: it can never fit, or didn't in time.
@@ -149,6 +169,18 @@ class Allocator:
             raise SliceRootError(text) from None
         self._held[holder] = placed
         return placed
+
+    def refuse_if_never(self, request: SliceRequest) -> None:
+        """See whether waiting for a slice could lead to anything, as far as the cards are known.
+
+        Raises:
+            NoRoomError: it can't, or nobody can say.
+        """
+        if not self._answered:
+            raise NoRoomError(say(self.problem), never=False)
+        verdict = self._ledger.try_place(request)
+        if isinstance(verdict, NoRoom) and verdict.never:
+            raise NoRoomError(why_no_room(verdict), never=True)
 
     def restore(self, placed: PlacedSlice) -> None:
         """Take into the books what a running server is known to hold, after a restart of the hub."""
@@ -209,7 +241,9 @@ class Allocator:
             self._reading.add_done_callback(self._take_cards)
         _, hanging = await asyncio.wait({self._reading}, timeout=_CARDS_PATIENCE)
         if hanging:
-            self.problem = "The driver doesn't say which cards there are. Run `nvidia-smi` to see whether it hangs."
+            self.problem = later(
+                "The driver doesn't say which cards there are. Run `nvidia-smi` to see whether it hangs."
+            )
 
     async def _former_gone(self, holder: SliceId, on_wait: OnWait) -> None:
         """A server's next start waits until all of its last one is gone, whose unit or home it may share."""
@@ -218,11 +252,11 @@ class Allocator:
             return
         _, ending = await asyncio.wait({former}, timeout=_ENDING_SECONDS)
         if ending:
-            on_wait("Your last server is still ending.")
+            on_wait(None)
             _, ending = await asyncio.wait({former}, timeout=_ENDING_PATIENCE)
         if ending:
             raise NoRoomError(
-                "Your last server has processes that don't end. Try again later, or ask an admin to end them.",
+                say("Your last server has processes that don't end. Try again later, or ask an admin to end them."),
                 never=False,
             )
 
@@ -230,14 +264,14 @@ class Allocator:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience
         await self.refresh()
-        self._refuse_if_never(request)
+        self.refuse_if_never(request)
         waiter = self._line[holder] = _Waiter(request, on_wait, loop.create_future())
         try:
             self._serve()
             while not waiter.placed.done():
                 left = deadline - loop.time()
                 if left <= 0:
-                    reason = waiter.told.reason if waiter.told else ""
+                    reason = why_waiting(waiter.told, time.time()) if waiter.told else ""
                     raise NoRoomError(waited_in_vain(request, patience, reason), never=False)
                 await asyncio.wait({waiter.placed}, timeout=min(left, _CARDS_AGE))
                 if not waiter.placed.done():
@@ -251,19 +285,15 @@ class Allocator:
 
     def _serve(self) -> None:
         """Whoever's turn it is gets their slice; the others are told where they stand, if that has changed."""
-        waiting = {holder: waiter.request for holder, waiter in self._line.items() if not waiter.placed.done()}
-        for holder, answer in serve(self._ledger, waiting).items():
+        here = tuple(holder for holder, waiter in self._line.items() if not waiter.placed.done())
+        waiting = {holder: self._line[holder].request for holder in self._order(here)}
+        for holder, answer in serve(self._ledger, waiting, self._ends()).items():
             waiter = self._line[holder]
             if isinstance(answer, Placement):
                 waiter.placed.set_result(answer)
             elif answer != waiter.told:
                 waiter.told = answer
-                waiter.on_wait(in_line(answer.position, answer.reason))
-
-    def _refuse_if_never(self, request: SliceRequest) -> None:
-        verdict = self._ledger.try_place(request)
-        if isinstance(verdict, NoRoom) and verdict.never:
-            raise NoRoomError(why_no_room(verdict), never=True)
+                waiter.on_wait(answer)
 
     def _forget(self, holder: SliceId) -> None:
         self._line.pop(holder, None)
@@ -287,7 +317,7 @@ class Allocator:
             del self._former[holder]
 
     def _take_cards(self, reading: asyncio.Future[tuple[Card, ...]]) -> None:
-        self._reading = None
+        self._reading, self._answered = None, True
         self._read_next = asyncio.get_running_loop().time() + _CARDS_AGE
         if reading.cancelled():
             return
@@ -295,7 +325,7 @@ class Allocator:
         if error is None:
             self.problem, cards = "", reading.result()
         else:
-            problem = "The cards can't be asked. Run `hami-hub doctor`."
+            problem = later("The cards can't be asked. Run `hami-hub doctor`.")
             if isinstance(error, NoCardsError):
                 problem = str(error)
             else:

@@ -14,6 +14,9 @@ from typing import Any
 
 from tornado import web
 
+from ..core.language import in_english, say
+from .form import ShowForm
+
 try:
     from jupyterhub.spawner import SpawnException
 
@@ -41,6 +44,8 @@ class Reason(str, Enum):
     BAD_AMOUNT = "hami-bad-amount"
     NEVER_FITS = "hami-never-fits"
     NO_ROOM = "hami-no-room"  # waited for it, in vain
+    OVER_QUOTA = "hami-over-quota"
+    QUOTA_FAULT = "hami-quota-fault"  # a quota is written wrongly
     SETUP = "hami-setup"  # something an admin has to put right
     NO_ACCOUNT = "hami-no-account"
     HOME = "hami-home"
@@ -61,9 +66,24 @@ _STATUS = {
     Reason.BAD_OPTION: 400,
     Reason.BAD_AMOUNT: 400,
     Reason.NEVER_FITS: 409,
+    Reason.OVER_QUOTA: 409,
+    Reason.QUOTA_FAULT: 409,
     Reason.REFUSED: 403,
     Reason.CLUSTER_QUOTA: 409,
 }
+
+# Said before anything was started, by a rule: the others are failures.
+REFUSALS = frozenset(
+    {
+        Reason.UNKNOWN_PROFILE.value,
+        Reason.NOT_ALLOWED.value,
+        Reason.BAD_OPTION.value,
+        Reason.BAD_AMOUNT.value,
+        Reason.NEVER_FITS.value,
+        Reason.OVER_QUOTA.value,
+        Reason.QUOTA_FAULT.value,
+    }
+)
 
 
 class GpuSpawnError(SpawnException):  # type: ignore[misc]
@@ -80,7 +100,7 @@ class GpuSpawnError(SpawnException):  # type: ignore[misc]
             message,
             reason=reason.value,
             # Tornado formats it with %, and our words are full of percentages.
-            log_message=message.replace("%", "%%"),
+            log_message=in_english(message).replace("%", "%%"),
             message_html=as_html,
             status_code=_STATUS.get(reason, 503),
         )
@@ -90,29 +110,33 @@ class GpuSpawnError(SpawnException):  # type: ignore[misc]
 
     def get_message(self) -> str:
         """What is logged."""
-        return self.jupyterhub_message
+        return in_english(self.jupyterhub_message)
 
     def __str__(self) -> str:
-        return f"{self.jupyterhub_message} [{self.reason}]"
+        return f"{self.get_message()} [{self.reason}]"
 
 
 def unwritable_home(home: Path) -> GpuSpawnError:
     """A home folder can't be written, or isn't there."""
     return GpuSpawnError(
-        f"Your home folder {home} can't be written, so your server can't start. Ask an admin to put it right.",
+        say(
+            "Your home folder {home} can't be written, so your server can't start. Ask an admin to put it right.",
+            home=home,
+        ),
         reason=Reason.HOME,
     )
 
 
 class _NoTraceback(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        if isinstance(record.exc_info, tuple) and isinstance(record.exc_info[1], GpuSpawnError):
+        error = record.exc_info[1] if isinstance(record.exc_info, tuple) else None
+        if isinstance(error, GpuSpawnError):
             record.exc_info = None
-        return True
+        return not isinstance(error, ShowForm)
 
 
 def log_without_tracebacks(logger: logging.Logger) -> None:
-    """Keep the traceback of a refusal out of what `logger` and its children log.
+    """Keep the traceback of a refusal out of what `logger` and its children log, and a link to the form altogether.
 
     The hub logs one for everything that goes wrong after a form was sent, JupyterHub 5 for every failed start.
     """

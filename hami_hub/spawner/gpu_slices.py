@@ -1,8 +1,8 @@
 """`GpuSlicesMixin`: what every spawner of ours does, over whichever spawner starts the servers.
 
 It asks what the person wants (`form`), judges it (`core.profiles`), starts the server on a slice, tells what goes on
-meanwhile, and says in words why something could not be had.  Where slices come from is for its two halves to say:
-`machine` gives them itself, `kube` asks a cluster for them.
+meanwhile, and says in words why something could not be had.  Who pays, and what is written down of it, is `booked`'s.
+Where slices come from is for its two halves to say: `machine` gives them itself, `kube` asks a cluster for them.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from jupyterhub.spawner import Spawner
-from traitlets import TraitError, default
+from traitlets import default
 
-from ..core.profiles import Choice, ChoiceError, choose
-from ..core.slices import SliceId
+from ..core.language import say
+from ..core.profiles import Choice, ChoiceError, choose, not_options
 from .answering import NoAnswerError, until_answering
-from .config import GpuSlices
+from .attempt import Attempt
+from .booked import Booked, note_failure
 from .errors import GpuSpawnError, Reason, uncount
-from .form import FormContext, parse_form, render_form
+from .form import FormContext, ShowForm, parse_form, read_link, render_form
+from .form.waiting import WaitingView, waiting_view
 from .news import News
 
 STATE = "hami"
@@ -28,7 +31,7 @@ _POLL_SECONDS = 1.0
 _SPARE_SECONDS = 30  # the hub's own deadline never comes before ours, which has words
 
 
-class GpuSlicesMixin(Spawner):  # type: ignore[misc]
+class GpuSlicesMixin(Booked, Spawner):  # type: ignore[misc]
     """Starts each server on its slice.  Put one of its halves before the spawner's class."""
 
     start_timeout: int  # seconds, Spawner's
@@ -39,6 +42,7 @@ class GpuSlicesMixin(Spawner):  # type: ignore[misc]
     _choosing = False  # from the beginning of a start until the spawner's own
     _stretched: int | None = None
     _undoing: asyncio.Future[None] | None = None
+    _linked: dict[str, str] | None = None  # what a link picks, until the form has shown it
 
     # --- for the halves -----------------------------------------------------------------------------------------
 
@@ -83,8 +87,11 @@ class GpuSlicesMixin(Spawner):  # type: ignore[misc]
     def why_ended(self, status: object) -> GpuSpawnError:
         """What to tell the person whose server ended while it started."""
         return GpuSpawnError(
-            f"Your server ended while it was starting (exit status {status}). Start it again; "
-            "if that doesn't help, ask an admin to look into the hub's log.",
+            say(
+                "Your server ended while it was starting ({status}). Start it again; "
+                "if that doesn't help, ask an admin to look into the hub's log.",
+                status=say("exit status {code}", code=status),
+            ),
             reason=Reason.SERVER_ENDED,
         )
 
@@ -114,22 +121,6 @@ class GpuSlicesMixin(Spawner):  # type: ignore[misc]
 
     # --- what is offered ----------------------------------------------------------------------------------------
 
-    @property
-    def slices(self) -> GpuSlices:
-        """The hub's settings.
-
-        Raises:
-            GpuSpawnError: the settings are wrong.
-        """
-        try:
-            return GpuSlices.instance(config=self.config)
-        except TraitError as error:
-            self.log.error("The GPU slices are set up wrongly. %s", error)
-            raise GpuSpawnError(
-                "The hub's GPU profiles are set up wrongly. Ask an admin to look into the hub's log.",
-                reason=Reason.SETUP,
-            ) from None
-
     @default("options_form")
     def _default_options_form(self) -> Any:
         return type(self)._slices_form
@@ -145,23 +136,27 @@ class GpuSlicesMixin(Spawner):  # type: ignore[misc]
 
     def options_from_query(self, query_data: Mapping[str, list[str]]) -> dict[str, str]:
         """What a link like /hub/spawn?opt-profile=gpu-other&opt-vram=3GiB asks for."""
-        plain = {key: values[0] for key, values in query_data.items() if key in ("vram", "cores") and values}
-        return {**parse_form(query_data), **plain}
+        link = read_link(query_data)
+        if not link.starts:
+            self._linked = link.options
+            raise ShowForm
+        return link.options
 
     async def _slices_form(self) -> str:
-        try:
-            return render_form(await self.whats_on_offer())
-        except GpuSpawnError as error:
-            return f'<div class="alert alert-warning" role="alert">{error.jupyterhub_html_message}</div>'
+        with self.in_their_language():
+            try:
+                context = await self.whats_on_offer()
+                linked, self._linked = self._linked, None
+                return render_form(replace(context, language=self.language(), linked=bool(linked)))
+            except GpuSpawnError as error:
+                return f'<div class="alert alert-warning" role="alert">{error.jupyterhub_html_message}</div>'
 
     def last_choice(self) -> dict[str, str]:
-        """The options of the last start, as the form shows them; they may be stale."""
+        """What a link picks, else the options of the last start, as the form shows them; they may be stale."""
+        if self._linked:
+            return self._linked
         chosen = self.user_options if isinstance(self.user_options, dict) else {}
         return {str(key): str(value) for key, value in chosen.items() if value is not None}
-
-    def group_names(self) -> list[str]:
-        """The JupyterHub groups that the person is in."""
-        return [group.name for group in self.user.groups]
 
     # --- from start to stop -------------------------------------------------------------------------------------
 
@@ -177,23 +172,30 @@ class GpuSlicesMixin(Spawner):  # type: ignore[misc]
         return self._start_or_explain(self._news)
 
     async def _start_or_explain(self, news: News) -> Any:
+        # Whoever asks for the server is spoken to in their language, in all that is begun from here.
+        with self.in_their_language():
+            return await self._start_attempt(news)
+
+    async def _start_attempt(self, news: News) -> Any:
         self._choosing, self._unfinished = True, False
+        attempt = None
         try:
+            attempt = self.begin_attempt()
             await self.get_slice(news)
             self._choosing = False
             url = await self.start_on_slice(news)
+            self.attempt_runs()
             self.server_runs()
             return url
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             self._choosing = False
+            self._came_to_nothing(attempt, error)
             # The hub gives a cancelled start a second to end, then takes the server for a running one.
-            self._undoing = asyncio.ensure_future(self._undo())
             raise
         except Exception as error:
             self._choosing = False
             explained = self.explain(error)
-            self._undoing = asyncio.ensure_future(self._undo())
-            await asyncio.shield(self._undoing)
+            await asyncio.shield(self._came_to_nothing(attempt, explained))
             if isinstance(explained, GpuSpawnError) and self.handler is not None:
                 uncount(self.handler.settings)
             if explained is error:
@@ -201,6 +203,12 @@ class GpuSlicesMixin(Spawner):  # type: ignore[misc]
             raise explained from None
         finally:
             news.close()
+
+    def _came_to_nothing(self, attempt: Attempt | None, why: BaseException) -> asyncio.Future[None]:
+        if attempt is not None:
+            note_failure(attempt, why)
+        self._undoing = asyncio.ensure_future(self._undo(attempt))
+        return self._undoing
 
     def chosen(self) -> Choice:
         """What the person's options come to.
@@ -210,7 +218,7 @@ class GpuSlicesMixin(Spawner):  # type: ignore[misc]
         """
         options = self.user_options
         if not isinstance(options, dict):
-            raise ChoiceError('The options of a server are a dictionary like {"profile": "cpu"}.', reason="bad-option")
+            raise ChoiceError(not_options(), reason="bad-option")
         return choose(self.slices.offered, options, self.group_names())
 
     async def until_serving(self, url: Any) -> None:
@@ -242,6 +250,8 @@ class GpuSlicesMixin(Spawner):  # type: ignore[misc]
             await super().stop(now)
         finally:
             await self.give_back()
+        # What could not be stopped is charged until it is gone: then the hub has its state cleared.
+        self.settle_up()
 
     async def poll(self) -> int | None:
         """None while the server runs, or waits for room."""
@@ -252,30 +262,46 @@ class GpuSlicesMixin(Spawner):  # type: ignore[misc]
         status: int | None = await super().poll()
         return status
 
-    async def _undo(self) -> None:
+    async def _undo(self, attempt: Attempt | None) -> None:
         try:
             await self.end_start()
         except Exception:
             self.log.exception("Stopping the server of %s, which did not start, failed.", self._log_name)
-        await self.give_back()
+        try:
+            await self.give_back()
+        finally:
+            self.attempt_undone(attempt)
 
     # --- over a restart of the hub ------------------------------------------------------------------------------
 
     def get_state(self) -> dict[str, Any]:
-        """The spawner's own state, and the slice."""
-        return {**super().get_state(), STATE: self.slice_state()}
+        """The spawner's own state, and the slice with who pays for it."""
+        ours = self.slice_state()
+        return {**super().get_state(), STATE: None if ours is None else {**ours, **self.attempt_state()}}
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Take up a server that ran on while the hub was away, with its slice."""
         super().load_state(state)
         if self.orm_spawner is None or self.orm_spawner.server is None:
             return  # what is saved of a server that has been stopped since is nobody's slice
+        with contextlib.suppress(GpuSpawnError):  # wrong settings are told at each start
+            self.clear_up()
         if state and STATE not in state:
             return  # started before this spawner was the hub's
         # State is kept when a start is over.  What runs of one that was not is ended.
         self._unfinished = not state or state[STATE] is None
         if not self._unfinished:
+            self.restore_attempt(state[STATE])
             self.restore_slice(state[STATE])
+
+    def clear_up(self) -> None:
+        """Have what an earlier hub left open closed, also where none of it runs on and nobody starts anything."""
+        _ = self.slices.books
+
+    def clear_state(self) -> None:
+        """Forget the server; it is gone."""
+        super().clear_state()
+        self.settle_up()
 
     # --- small things -------------------------------------------------------------------------------------------
 
@@ -285,9 +311,10 @@ class GpuSlicesMixin(Spawner):  # type: ignore[misc]
             async for message in self._news.follow():
                 yield message
 
-    def holder(self) -> SliceId:
-        """Who holds the slice."""
-        return SliceId(f"{self.user.name}/{self.name}")
+    def waiting_page(self) -> WaitingView:
+        """What the page of a start that takes a while shows."""
+        with self.in_their_language():
+            return waiting_view(self._news, self.language())
 
     def explain(self, error: BaseException) -> BaseException:
         """`error` in words for the person, if it was to be foreseen."""
@@ -300,7 +327,19 @@ class GpuSlicesMixin(Spawner):  # type: ignore[misc]
 
 def too_slow(seconds: float, doing: str = "") -> NoAnswerError:
     """A server did not start in time; `doing` is a sentence about what it was busy with, if that is known."""
+    if doing:
+        return NoAnswerError(
+            say(
+                "Your server did not start within {seconds} seconds. {doing} Start it again; if that doesn't help, ask "
+                "an admin to look into the hub's log.",
+                seconds=f"{seconds:g}",
+                doing=doing,
+            )
+        )
     return NoAnswerError(
-        f"Your server did not start within {seconds:g} seconds.{f' {doing}' if doing else ''} Start it again; "
-        "if that doesn't help, ask an admin to look into the hub's log."
+        say(
+            "Your server did not start within {seconds} seconds. Start it again; if that doesn't help, ask an admin to "
+            "look into the hub's log.",
+            seconds=f"{seconds:g}",
+        )
     )

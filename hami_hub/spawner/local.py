@@ -15,6 +15,7 @@ from typing import Any
 
 from jupyterhub.spawner import LocalProcessSpawner, SimpleLocalProcessSpawner
 
+from ..core.language import say
 from . import processes
 from .accounts import account, can_read, can_write
 from .errors import GpuSpawnError, Reason, unwritable_home
@@ -31,15 +32,25 @@ class _ExplainingProcess(LocalProcessSpawner):  # type: ignore[misc]
         try:
             return await super().start()
         except (FileNotFoundError, NotADirectoryError):
-            why = "was not found"
+            why = say(
+                "Your server was not started: the program {program} was not found. Ask an admin to put it right.",
+                program=program,
+            )
         except PermissionError:
-            why = f"may not be run by {self.user.name}"
+            why = say(
+                "Your server was not started: the program {program} may not be run by {user}. "
+                "Ask an admin to put it right.",
+                program=program,
+                user=self.user.name,
+            )
         except subprocess.SubprocessError:
-            why = f"could not be started as {self.user.name}"
-        raise GpuSpawnError(
-            f"Your server was not started: the program {program} {why}. Ask an admin to put it right.",
-            reason=Reason.COMMAND,
-        )
+            why = say(
+                "Your server was not started: the program {program} could not be started as {user}. "
+                "Ask an admin to put it right.",
+                program=program,
+                user=self.user.name,
+            )
+        raise GpuSpawnError(why, reason=Reason.COMMAND)
 
 
 class _OwnProcess(MachineSlicesMixin, _ExplainingProcess):
@@ -66,8 +77,12 @@ class _OwnProcess(MachineSlicesMixin, _ExplainingProcess):
         if can_read(limiter, self.account()):
             return limiter
         raise GpuSpawnError(
-            f"No server can be started now. The limiter {limiter} can't be read by {self.user.name}. "
-            "Ask an admin to put it right.",
+            say(
+                "No server can be started now. The limiter {limiter} can't be read by {user}. "
+                "Ask an admin to put it right.",
+                limiter=limiter,
+                user=self.user.name,
+            ),
             reason=Reason.SETUP,
         )
 

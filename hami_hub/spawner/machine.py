@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
+from ..core.language import in_english, say
+from ..core.line import Turn, why_waiting
+from ..core.messages import in_line
 from ..core.state import StateError, placement_from_json, placement_to_json
 from ..native import NativeMissingError
+from ..slicepage import PageError, read_slice
 from . import processes
 from .allocator import NoRoomError, PlacedSlice
+from .attempt import Attempt
 from .environment import slice_environment
 from .errors import GpuSpawnError, Reason
 from .form import FormContext
 from .gpu_slices import GpuSlicesMixin, too_slow
 from .leftovers import note_server
-from .news import News
+from .news import WAITING, News
 from .processes import ProcessMark
 from .slice_root import SliceRootError
 
@@ -75,31 +81,56 @@ class MachineSlicesMixin(GpuSlicesMixin):
         """The machine's cards, as somebody who comes now finds them."""
         slices, allocator = self.slices, self.slices.allocator
         await allocator.refresh()
+        chosen = self.last_choice()
+        offers, budgets, bills = self.affordable(
+            allocator.offers(slices.offered, self.group_names()), allocator.cards, chosen
+        )
         return FormContext(
             cards=allocator.states_for_newcomer,
-            offers=allocator.offers(slices.offered, self.group_names()),
-            chosen=self.last_choice(),
-            problem=slices.setup_problem() or allocator.problem,
+            offers=offers,
+            chosen=chosen,
+            budgets=budgets,
+            bills=bills,
+            problem=slices.setup_problem() or say(allocator.problem),
         )
 
     # --- from start to stop -------------------------------------------------------------------------------------
 
     async def get_slice(self, news: News) -> None:
         """Get a slice from the allocator, waiting in line if need be."""
-        slices, choice = self.slices, self.chosen()
+        slices, choice, attempt = self.slices, self.chosen(), self._attempt
+        assert attempt is not None
+        attempt.wishes(self.asked(choice, ()))
         slices.limiter()  # without it a server would have the whole card
         self.prepare()
-
-        def tell(words: str) -> None:
-            self.log.info("%s waits for a slice. %s", self._log_name, words)
-            news.tell(10, words)
-
+        if choice.request is not None:
+            await slices.allocator.refresh()
+            slices.allocator.refuse_if_never(choice.request)
+        self.pay(self.asked(choice, slices.allocator.cards), choice.group, choice.profile.max_lifetime)
         self._placed = await slices.allocator.acquire(
-            self.holder(), choice.request, tenant=self.tenant(), patience=slices.wait_timeout, on_wait=tell
+            self.holder(),
+            choice.request,
+            tenant=self.tenant(),
+            patience=slices.wait_timeout,
+            on_wait=lambda turn: self._tell_turn(news, attempt, turn),
         )
+        attempt.placed(self._placed.placement)
         given = slices.allocator.describe(self._placed)
-        self.log.info("%s gets %s.", self._log_name, given or "no GPU")
-        news.tell(50, f"You have {given}. Your server is starting." if given else "Your server is starting.")
+        self.log.info("%s gets %s.", self._log_name, in_english(given) or "no GPU")
+        has_slice = say("You have {slice}. Your server is starting.", slice=given) if given else ""
+        news.tell(50, has_slice or say("Your server is starting."))
+
+    def _tell_turn(self, news: News, attempt: Attempt, turn: Turn | None) -> None:
+        # Called in the task of whoever changed the line, which speaks its own person's language.
+        with self.in_their_language():
+            if turn is None:
+                news.tell(10, say("Your last server is still ending."))
+                return
+            words = in_line(turn.position, why_waiting(turn, time.time()))
+        attempt.waits(turn.position)
+        self.log.info("%s waits for a slice. %s", self._log_name, in_english(words))
+        frees_at = turn.frees.until if turn.frees is not None else None
+        news.tell(10, words, state=WAITING, position=turn.position, frees_at=frees_at)
 
     async def start_on_slice(self, news: News) -> Any:
         """Start the server, and leave word of which process it is."""
@@ -132,10 +163,28 @@ class MachineSlicesMixin(GpuSlicesMixin):
         if self._giving_back is not None:
             await asyncio.shield(self._giving_back)
 
+    def until_free(self) -> asyncio.Future[None] | None:
+        """Done when the slice is."""
+        return self._giving_back
+
     def _begin_release(self) -> None:
         placed, self._placed = self._placed, None
         if placed is not None:
             self._giving_back = self.slices.allocator.release(placed, self.end_server)
+            if (attempt := self._attempt) is not None:
+                self._giving_back.add_done_callback(lambda _: attempt.over())
+
+    def last_used(self) -> float:
+        """Work on the card counts too, as far as the slice has a core share: else nobody notes it."""
+        placed = self._placed
+        if placed is None or not placed.placement.shares:
+            return super().last_used()
+        try:
+            launched = max(card.last_launch for card in read_slice(placed.directory).cards)
+        except (PageError, OSError, ValueError):
+            return super().last_used()
+        ago = max(0.0, time.monotonic() - launched)
+        return max(super().last_used(), time.time() - ago if launched else 0.0)
 
     # --- noticing a server's end --------------------------------------------------------------------------------
 
@@ -156,6 +205,7 @@ class MachineSlicesMixin(GpuSlicesMixin):
         await self.server_ended()
         self.log.info("The server of %s has ended.", self._log_name)
         self._begin_release()
+        self.settle_up()
         # What the hub is told while it is busy with this server it forgets.
         while self.pending:  # noqa: ASYNC110  there is nothing to be woken by
             await asyncio.sleep(_POLL_SECONDS)
@@ -187,12 +237,16 @@ class MachineSlicesMixin(GpuSlicesMixin):
             self._placed = placed
             self.server_runs()
 
+    def clear_up(self) -> None:
+        """That, and have slices that are nobody's given back."""
+        _ = self.slices.allocator
+
     def clear_state(self) -> None:
         """Forget the server; it is gone, so its slice is given back."""
-        super().clear_state()
         self._server_process = None
         self._stop_watching()
         self._begin_release()
+        super().clear_state()
 
     # --- small things -------------------------------------------------------------------------------------------
 
@@ -214,7 +268,7 @@ class MachineSlicesMixin(GpuSlicesMixin):
             return GpuSpawnError(str(error), reason=Reason.NEVER_FITS if error.never else Reason.NO_ROOM)
         if isinstance(error, (SliceRootError, NativeMissingError)):
             self.log.error("No server can be started on a slice. %s", error)
-            return GpuSpawnError(f"No server can be started now. {error}", reason=Reason.SETUP)
+            return GpuSpawnError(say("No server can be started now. {why}", why=str(error)), reason=Reason.SETUP)
         return super().explain(error)
 
 

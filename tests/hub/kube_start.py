@@ -35,6 +35,7 @@ class Start:
         usual = {
             "KubeSpawner": {"image": "img:1", "cmd": ["jupyterhub-singleuser"], "k8s_api_request_retry_timeout": 2},
             "GpuCluster": {"token_file": str(cluster.token_file)},
+            "GpuSlices": {"journal_url": ""},
             "Spawner": {"start_timeout": 60},
         }
         merged = Config(usual)

@@ -19,6 +19,8 @@ import pytest
 
 from hami_hub.cards import NoCardsError
 from hami_hub.core.cards import Card, CardUuid
+from hami_hub.core.line import Turn, why_waiting
+from hami_hub.core.messages import in_line
 from hami_hub.core.profiles import default_profiles
 from hami_hub.core.slices import Placement, SliceId, SliceRequest
 from hami_hub.core.units import Mib, Percent
@@ -62,8 +64,12 @@ class Person:
     ) -> None:
         self.told: list[str] = []
         self.task = asyncio.ensure_future(
-            allocator.acquire(holder, request, tenant=None, patience=patience, on_wait=self.told.append)
+            allocator.acquire(holder, request, tenant=None, patience=patience, on_wait=self._tell)
         )
+
+    def _tell(self, turn: Turn | None) -> None:
+        words = in_line(turn.position, why_waiting(turn, time.time())) if turn else "Your last server is still ending."
+        self.told.append(words)
 
     async def waits(self) -> None:
         while not self.told:
@@ -286,8 +292,9 @@ async def test_a_driver_that_hangs_does_not_hang_the_hub(root: SliceRoot, monkey
         return (T4,)
 
     allocator = Allocator(root, hang, LOG)
-    with pytest.raises(NoRoomError, match="no GPU"):
+    with pytest.raises(NoRoomError, match="to see whether it hangs") as refused:
         await Person(allocator, ALICE, TWO).task
+    assert not refused.value.never
     assert "hangs" in allocator.problem
     await allocator.refresh()
     assert asked == [1]

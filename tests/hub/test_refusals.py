@@ -18,7 +18,7 @@ BAD = {
     "not your group": ({"profile": "research"}, 'The profile "research" is not open to you.'),
     "profile is no text": ({"profile": 7}, 'There is no profile "7".'),
     "html in the profile": ({"profile": "<b>x</b>"}, 'There is no profile "<b>x</b>".'),
-    "unknown option": ({"gpu": "1"}, '"gpu" is not an option of a server. Options are profile, vram and cores.'),
+    "unknown option": ({"gpu": "1"}, '"gpu" is not an option of a server. Options are profile, vram, cores and group.'),
     "fixed amount": ({"profile": "small", "vram": "8 GiB"}, "4 GiB · 25 % has a fixed amount of vram."),
     "no amount": ({"profile": "other", "vram": "lots"}, '"lots" is not an amount of VRAM. Write it like 4 GiB'),
     "negative": ({"profile": "other", "vram": "-4 GiB"}, '"-4 GiB" is not an amount of VRAM.'),
@@ -82,7 +82,11 @@ SERVERS_THAT_FAIL = {
 
 
 @pytest.mark.parametrize(("user", "text"), SERVERS_THAT_FAIL.values(), ids=SERVERS_THAT_FAIL)
-def test_a_server_that_does_not_start_gives_its_slice_back_and_says_why(hub: Hub, user: str, text: str) -> None:
+def test_a_server_that_does_not_start_gives_its_slice_back_and_says_why(
+    hub: Hub, shape: str, user: str, text: str
+) -> None:
+    if (shape, user) == ("docker", "homeless"):  # what is in a container only its own words tell
+        text = r"ended while it was starting \(exit status 1\)"
     with pytest.raises(Failed, match=text):
         hub.start(user, {"profile": "whole"})
     hub.until_held()

@@ -38,7 +38,7 @@ SERVED = orm.Server(proto="http", ip="127.0.0.1", port=9, base_url="/user/alice/
 async def slices() -> Iterator[GpuSlices]:
     shm = Path(tempfile.mkdtemp(prefix="hami-test-", dir="/dev/shm"))
     GpuSlices.clear_instance()
-    made = GpuSlices.instance(slice_root=str(shm / "slices"))
+    made = GpuSlices.instance(slice_root=str(shm / "slices"), journal_url="")
     yield made
     GpuSlices.clear_instance()
     made.allocator.root.close()

@@ -5,17 +5,26 @@ Nothing of a start is kept on the spawner itself: what one profile asked for can
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kubernetes_asyncio.client import V1EnvVar, V1Pod, V1ResourceRequirements, V1Toleration
 
+from ...core.budgets import Asked, asked_of
+from ...core.cards import Card
 from ...core.codec import WireError, decode_slices
+from ...core.language import in_english
 from ...core.messages import describe_request
-from ...core.names import ENV_NVIDIA_VISIBLE_DEVICES, SLICES, ResourceNames
-from ...core.resources import annotations_from_request, environment_from_request, resources_from_request
+from ...core.names import ENV_NVIDIA_VISIBLE_DEVICES, QUOTA_GROUP_LABEL, SLICES, ResourceNames, label_value
+from ...core.resources import (
+    annotations_from_request,
+    environment_from_request,
+    request_from_resources,
+    resources_from_request,
+)
 from ...core.slices import Placement, SliceRequest
+from ...core.units import Mib
 from .stage import SERVER_CONTAINER, Json
 
 PROFILE_LABEL = "hami.io/profile"
@@ -30,12 +39,14 @@ class Asks:
         profile: name of the profile it was started with.
         request: None: no GPU.
         scheduler: schedulerName for a pod with a GPU.
+        group: who pays for it; "": no group.
     """
 
     profile: str
     request: SliceRequest | None
     scheduler: str
     names: ResourceNames = field(default_factory=ResourceNames)
+    group: str = ""
 
 
 def ask(pod: V1Pod, asks: Asks) -> V1Pod:
@@ -51,13 +62,14 @@ def ask(pod: V1Pod, asks: Asks) -> V1Pod:
         # Images made for CUDA ask for every card of the node, where its runtime heeds that.
         container.env = _with(container.env or [], {ENV_NVIDIA_VISIBLE_DEVICES: "void"})
     else:
+        label_payer(pod, asks.group)
         limits |= resources_from_request(asks.request, asks.names)
         # A cluster that lets in only requests which are said, like one with a quota on them, wants them twice.
         requests |= resources_from_request(asks.request, asks.names)
         pod.metadata.annotations = {
             **(pod.metadata.annotations or {}),
             **annotations_from_request(asks.request),
-            ASKS_ANNOTATION: describe_request(asks.request),
+            ASKS_ANNOTATION: in_english(describe_request(asks.request)),
         }
         container.env = _with(container.env or [], _own_environment(asks.request))
         _to_gpu_nodes(pod, asks.names, asks.scheduler)
@@ -72,6 +84,36 @@ def send_to_gpu_scheduler(pod: V1Pod, names: ResourceNames, scheduler: str) -> V
     if any(set(_resources(container).limits or {}) & set(_all(names)) for container in containers):
         _to_gpu_nodes(pod, names, scheduler)
     return pod
+
+
+def label_payer(pod: V1Pod, group: str) -> None:
+    """Say on `pod` which group pays for it, for whoever adds up what pods cost; "": no group."""
+    if group:
+        pod.metadata.labels = {**(pod.metadata.labels or {}), QUOTA_GROUP_LABEL: label_value(group)}
+
+
+def asked_by(pod: V1Pod, user: str, profile: str, names: ResourceNames, cards: Sequence[Card]) -> Asked:
+    """What the containers of a pod, whose resources somebody else has set, ask for together.
+
+    Raises:
+        AmountError: an amount that is none.
+    """
+    requests = [
+        _request_of(container, names) for container in (*pod.spec.containers, *(pod.spec.init_containers or ()))
+    ]
+    asked = [asked_of(user, profile, request, cards) for request in requests]
+    known = all(each.vram is not None for each in asked)
+    return Asked(
+        user,
+        profile,
+        sum(each.cards for each in asked),
+        Mib(sum(each.vram or 0 for each in asked)) if known else None,
+        sum(each.cores for each in asked),
+    )
+
+
+def _request_of(container: Any, names: ResourceNames) -> SliceRequest | None:
+    return request_from_resources(_resources(container).limits or {}, names=names)
 
 
 def server_container(pod: V1Pod) -> Any:

@@ -16,21 +16,24 @@ import aiohttp
 from kubernetes_asyncio.client.exceptions import ApiException
 from traitlets import Dict, default
 
+from ...core.cards import Card
+from ...core.language import in_english
 from ...core.messages import describe_placement
 from ...core.offers import Availability, offers_on_nodes, unknown_offers
 from ...core.profiles import Choice, ChoiceError
 from ...core.state import placement_to_json
+from ...core.units import AmountError
 from ..errors import GpuSpawnError, Reason
-from ..form import FormContext, parse_form
+from ..form import FormContext, ShowForm, parse_form, read_link
 from ..gpu_slices import GpuSlicesMixin
-from ..news import News
+from ..news import STARTING, WAITING, News
 from .cluster import Facts, GpuCluster, Inventory, Waiting
-from .pod import Asks, ask, placement_of, send_to_gpu_scheduler
+from .pod import Asks, ask, asked_by, label_payer, placement_of, send_to_gpu_scheduler
 from .profile_list import StrictProfileList
 from .refusal import answer, refusal
 from .stage import Json, Stage, stage_of
 from .watch import Patience, PodNeverSeenError, PodWatch, Seen, over
-from .words import PROGRESS, say
+from .words import PROGRESS, sentence
 
 _LOOK_SECONDS = 0.2
 _SPARE_SECONDS = 5
@@ -94,21 +97,28 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
     def options_from_query(self, query_data: Mapping[str, list[str]]) -> dict[str, str]:
         """What a link like /hub/spawn?opt-profile=gpu-other&opt-vram=3GiB asks for."""
         if self.has_profile_list:
-            chosen: dict[str, str] = self.options_from_form(query_data)
+            if not read_link(query_data).starts:
+                raise ShowForm
+            # JupyterHub 5 hands on the prefix.
+            plain = {key.removeprefix("opt-"): values for key, values in query_data.items()}
+            chosen: dict[str, str] = self.options_from_form(plain)
             return chosen
         return super().options_from_query(query_data)
 
     async def whats_on_offer(self) -> FormContext:
         """The cluster's cards, as the scheduler tells of them."""
         inventory = await self.cluster.inventory(self._namespace_default())
-        profiles, groups = self.slices.offered, self.group_names()
+        profiles, groups, chosen = self.slices.offered, self.group_names(), self.last_choice()
+        known = inventory.known
+        found = offers_on_nodes(profiles, inventory.nodes, groups) if known else unknown_offers(profiles, groups)
+        offers, budgets, bills = self.affordable(found, _cards(inventory), chosen)
         return FormContext(
             cards=inventory.states,
             nodes=tuple(inventory.nodes.values()),
-            offers=offers_on_nodes(profiles, inventory.nodes, groups)
-            if inventory.known
-            else unknown_offers(profiles, groups),
-            chosen=self.last_choice(),
+            offers=offers,
+            chosen=chosen,
+            budgets=budgets,
+            bills=bills,
             problem=inventory.problem,
         )
 
@@ -123,14 +133,23 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
             # Only to know the cards' names when the pod has one.
             self._asking = asyncio.ensure_future(self.cluster.inventory(self._namespace_default()))
             return
-        choice = self.chosen()
-        self._asks = Asks(str(choice.profile.name), choice.request, self._facts.scheduler, self._facts.names)
-        await self._refuse_if_never(choice)
+        choice, attempt = self.chosen(), self._attempt
+        assert attempt is not None
+        inventory = Inventory()
+        if choice.request is not None:
+            attempt.wishes(self.asked(choice, ()))
+            inventory = await self.cluster.inventory(self._namespace_default())
+            self._refuse_if_never(choice, inventory)
+        self.pay(self.asked(choice, _cards(inventory)), choice.group, choice.profile.max_lifetime)
+        self._asks = Asks(
+            str(choice.profile.name),
+            choice.request,
+            self._facts.scheduler,
+            self._facts.names,
+            group=attempt.start.group,
+        )
 
-    async def _refuse_if_never(self, choice: Choice) -> None:
-        if choice.request is None:
-            return
-        inventory = await self.cluster.inventory(self._namespace_default())
+    def _refuse_if_never(self, choice: Choice, inventory: Inventory) -> None:
         if inventory.known:
             exactly = replace(choice.profile, request=choice.request, bounds=None, groups=frozenset())
             [offer] = offers_on_nodes([exactly], inventory.nodes)
@@ -155,7 +174,21 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
         pod = await super().get_pod_manifest()
         if self._asks is not None:
             return ask(pod, self._asks)
+        await self._pay_for_pod(pod)
         return send_to_gpu_scheduler(pod, self._facts.names, self._facts.scheduler)
+
+    async def _pay_for_pod(self, pod: Any) -> None:
+        """What a `profile_list` comes to is known when its pod is ready to be made."""
+        options = self.user_options if isinstance(self.user_options, dict) else {}
+        profile, wanted = str(options.get("profile") or ""), str(options.get("group") or "")
+        inventory = await self._asking if self._asking is not None else Inventory()
+        assert self._attempt is not None
+        try:
+            asked = asked_by(pod, self.user.name, profile, self._facts.names, _cards(inventory))
+        except AmountError as error:
+            raise ChoiceError(str(error), reason="bad-amount") from None
+        self.pay(asked, wanted)
+        label_payer(pod, self._attempt.start.group)
 
     async def start_on_slice(self, news: News) -> Any:
         """Have KubeSpawner make the pod, and follow it until its server answers."""
@@ -173,22 +206,40 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
             for task in (starting, following):
                 task.cancel()
             await asyncio.wait({starting, following})
-        news.tell(PROGRESS["running"], self._placed_words("has-slice") or say("running"))
+        self._note_placed()
+        news.tell(PROGRESS["running"], self._placed_words("has-slice") or sentence("running"))
         await self.until_serving(url)
         return url
 
     async def _follow(self, news: News, total: float) -> Any:
+        attempt = self._attempt
+        assert attempt is not None
+
         def tell(key: str, text: str) -> None:
             if key == "placed-plain":
                 text = self._placed_words("placed") or text
+            waiting = not self._note_placed()
+            if waiting:
+                attempt.waits(watch.place)
             if key.startswith("waits"):
-                self.log.info("%s waits. %s", self._log_name, text)
-            news.tell(PROGRESS.get(key, 50), text)
+                self.log.info("%s waits. %s", self._log_name, in_english(text))
+            state, position = (WAITING, watch.place) if waiting else (STARTING, 0)
+            news.tell(PROGRESS.get(key, 50), text, state=state, position=position)
 
         patience = Patience(self.slices.wait_timeout, self._seconds_to_start(), total)
-        pod = await PodWatch(self._look, self._why_waiting, tell, patience).until_running()
+        watch = PodWatch(self._look, self._why_waiting, tell, patience)
+        pod = await watch.until_running()
         self.pod_id = pod["metadata"]["uid"]
         return self._get_pod_url(pod)
+
+    def _note_placed(self) -> bool:
+        """Whether the pod has its place; then it is charged for what it got."""
+        pod = self._pod()
+        if pod is None or not (pod.get("spec") or {}).get("nodeName"):
+            return False
+        if self._attempt is not None:
+            self._attempt.placed(placement_of(pod))
+        return True
 
     def _seconds_to_start(self) -> float:
         # A profile may have changed it.
@@ -266,7 +317,7 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
         placement = placement_of(pod) if pod is not None else None
         if placement is None or not placement.shares:
             return ""
-        return say(key, slice=describe_placement(placement, self.cluster.last.states))
+        return sentence(key, slice=describe_placement(placement, self.cluster.last.states))
 
     async def server_ended(self) -> None:
         """Return when the pod won't answer any more."""
@@ -303,6 +354,10 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
     def restore_slice(self, saved: Any) -> None:
         """Take it over as it is: the books are the scheduler's."""
         self._held = dict(saved) if isinstance(saved, Mapping) else {}
+
+    def until_free(self) -> asyncio.Future[None] | None:
+        """Done when the pod of a start that came to nothing is gone; one that ran is gone before anybody asks."""
+        return self._removing
 
     def clear_state(self) -> None:
         """Forget the server."""
@@ -341,8 +396,12 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
             return explained
         if isinstance(error, _AWAY):
             self.log.error("The cluster can't be asked for the server of %s: %r", self._log_name, error)
-            return GpuSpawnError(say("cluster-away"), reason=Reason.CLUSTER)
+            return GpuSpawnError(sentence("cluster-away"), reason=Reason.CLUSTER)
         return super().explain(error)
+
+
+def _cards(inventory: Inventory) -> tuple[Card, ...]:
+    return tuple(state.card for state in inventory.states)
 
 
 def _heard(done: asyncio.Future[Any]) -> None:

@@ -1,0 +1,30 @@
+"""What the tests of quotas read of a real hub besides what it answers: the journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from hub_process import PATIENCE, Hub
+
+from hami_hub.core.history import Start
+from hami_hub.journal import JournalError, Reader
+
+
+class QuotaHub(Hub):
+    """A hub, and its journal."""
+
+    def journal(self, until: Callable[[list[Start]], bool] = lambda starts: True) -> list[Start]:
+        """The journal's starts, oldest first, as soon as `until` holds of them."""
+        reader = Reader(f"sqlite:///{self.folder}/hami-hub.sqlite")
+        found: list[Start] = []
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            try:
+                found = list(reversed(reader.starts(0, time.time() + 60)))
+            except JournalError:
+                found = []
+            if until(found):
+                return found
+            time.sleep(0.05)
+        raise TimeoutError(f"The journal has {found}")
