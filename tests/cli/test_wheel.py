@@ -78,3 +78,37 @@ def test_its_notebooks_are_found(python: Path) -> None:
     )
     names = run(python, "-c", code).stdout.split()
     assert {path.name for path in (ROOT / "notebooks").glob("*.ipynb")} <= set(names)
+
+
+def test_the_page_and_the_languages_work_from_it(python: Path) -> None:
+    code = """
+import json
+from pathlib import Path
+from traitlets.config import Config
+import hami_hub
+from hami_hub import service
+from hami_hub.core.language import say, speaking
+from hami_hub.languages import languages, translator
+from hami_hub.service.base import templates_in
+
+c = Config()
+hami_hub.setup(c)
+[templates] = c.JupyterHub.template_paths
+pages = templates_in(str(Path(service.__file__).with_name("templates")))
+with speaking(translator("ja")):
+    japanese = str(say("Profile"))
+print(json.dumps({
+    "languages": languages(),
+    "japanese": japanese,
+    "pages": [pages.get_template(name).name for name in sorted(pages.list_templates())],
+    "hub's": sorted(path.name for path in Path(templates).iterdir()),
+}))
+"""
+    done = run(python, "-c", code)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    package = ROOT / "hami_hub"
+    assert set(found["languages"]) == {"en", *(path.name for path in (package / "locale").iterdir())}
+    assert found["japanese"] != "Profile"
+    assert found["pages"] == sorted(path.name for path in (package / "service" / "templates").iterdir())
+    assert set(found["hub's"]) == {path.name for path in (package / "templates").iterdir()}

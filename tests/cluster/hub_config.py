@@ -8,8 +8,12 @@ from typing import Any
 
 from traitlets.config import get_config
 
+import hami_hub
+
 settings: dict[str, Any] = json.loads(os.environ["HAMI_TEST_HUB"])
 c: Any = get_config()
+# Where the hub's volume is: its database lies there, and the journal.
+os.chdir(settings["folder"])
 
 c.JupyterHub.bind_url = settings["url"]
 c.JupyterHub.hub_bind_url = settings["hub_url"]
@@ -25,7 +29,10 @@ c.JupyterHub.load_roles = [
     {
         "name": "tests",
         "services": ["tests"],
-        "scopes": ["admin:users", "admin:servers", "admin:server_state", "access:servers", "read:metrics"],
+        "scopes": [
+            *("admin:users", "admin:servers", "admin:server_state", "admin:groups"),
+            *("access:servers", "read:metrics"),
+        ],
     }
 ]
 c.ConfigurableHTTPProxy.should_start = False
@@ -38,3 +45,6 @@ c.Spawner.consecutive_failure_limit = 3
 
 for name, values in settings["config"].items():
     c[name].update(values)
+
+if settings["page"] is not None:
+    hami_hub.setup(c, **settings["page"])

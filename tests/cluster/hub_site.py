@@ -7,43 +7,67 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import httpx
+import jupyterhub
 import yaml
 
+from tests.cluster.hami import Hami
 from tests.cluster.rig import Cluster, images
 from tests.hub_client import Failed, HubClient
 
 HERE = Path(__file__).parent
 PATIENCE = 120.0
-PORTS = {"url": 8100, "hub_url": 8101, "proxy_url": 8102}  # in the cluster's network, which is the cluster's alone
+# In the cluster's network, which is the cluster's alone.
+PORTS = {"url": 8100, "hub_url": 8101, "proxy_url": 8102}
+PAGE_PORT = 8103
 _PROXY = "from configurable_http_proxy.cli import main; main()"
 ACCOUNT = "hub"
 # As in zero-to-jupyterhub's chart.
-_ROLE = [
+ROLE = [
     {"apiGroups": [""], "resources": ["pods", "persistentvolumeclaims", "secrets", "services"],
      "verbs": ["get", "watch", "list", "create", "delete"]},
     {"apiGroups": [""], "resources": ["events"], "verbs": ["get", "watch", "list"]},
 ]  # fmt: skip
 
 
+@contextlib.contextmanager
+def hub_on(hami: Hami, folder: Path, **settings: Any) -> Iterator[HubSite]:
+    """A hub in a namespace of its own, which the release knows; settings are those of HubSite."""
+    name = f"jhub-{os.urandom(3).hex()}"
+    with hami.cluster.namespace(name), hami.values(f"hub.namespaces[0]={name}"):
+        hami.cluster.wait_for(lambda: _told_where(hami.cluster, name), "the scheduler says where it is")
+        with HubSite(hami.cluster, name, folder, **settings) as site:
+            yield site
+
+
+def _told_where(cluster: Cluster, namespace: str) -> bool:
+    found = cluster.get(f"/api/v1/namespaces/{namespace}/configmaps/hami-hub")
+    return bool(found and (found.get("data") or {}).get("url"))
+
+
 class HubSite(HubClient):
     """`with HubSite(cluster, "jhub", folder) as site: site.start("alice", {"profile": "small"})`.
 
     Args:
+        page: whether the hub has the page about cards, quotas and use.
         config: more settings, by class name.
     """
 
-    def __init__(self, cluster: Cluster, namespace: str, folder: Path, **config: Mapping[str, Any]) -> None:
+    def __init__(
+        self, cluster: Cluster, namespace: str, folder: Path, *, page: bool = False, **config: Mapping[str, Any]
+    ) -> None:
         self.cluster, self.namespace, self.folder = cluster, namespace, folder
+        self._page = {"url": f"http://{cluster.address}:{PAGE_PORT}"} if page else None
         self.log = folder / "hub.log"
         self._token = secrets.token_hex(16)
         self._config = config
@@ -69,6 +93,7 @@ class HubSite(HubClient):
         port = self.cluster.forward(address, PORTS["hub_url"])
         headers = {"Authorization": f"token {self._token}"}
         self.api = httpx.Client(base_url=f"http://127.0.0.1:{port}/hub/api", headers=headers, timeout=PATIENCE)
+        self.url = f"http://127.0.0.1:{self.cluster.forward(address, PORTS['url'])}"
         self.begin()
         return self
 
@@ -92,9 +117,11 @@ class HubSite(HubClient):
         self._until(self._answers, "the hub answers")
 
     def kill(self) -> None:
-        """End the hub as a crash does; its servers run on."""
-        self._hub.signal(signal.SIGKILL)
-        self._until(lambda: not self._hub.alive, "the hub is gone")
+        """End the hub as the end of its container does: with its service, at once.  Its servers run on."""
+        services = self._hub.children()
+        for process in (self._hub, *services):
+            process.signal(signal.SIGKILL)
+        self._until(lambda: not any(each.alive for each in (self._hub, *services)), "the hub is gone")
 
     @property
     def alive(self) -> bool:
@@ -102,23 +129,24 @@ class HubSite(HubClient):
 
     # --- people and their servers
 
-    def start(self, user: str, options: Any, server: str = "") -> list[str]:
+    def start(self, user: str, options: Any, server: str = "", language: str = "en") -> list[str]:
         """Start a server; what was told until it was ready.
 
         Raises:
             Failed: it was not started.
         """
-        self.ask(user, options, server)
+        self.ask(user, options, server, language)
         return self.until_started(user, server)
 
-    def ask(self, user: str, options: Any, server: str = "") -> None:
+    def ask(self, user: str, options: Any, server: str = "", language: str = "en") -> None:
         """Ask for a server, and return while it starts.
 
         Raises:
             Failed: it was refused at once.
         """
         self.api.post(f"/users/{user}")
-        answer = self.api.post(self.place(user, server), json={"user_options": options})
+        body = {"user_options": options} if jupyterhub.version_info[0] >= 6 else options
+        answer = self.api.post(self.place(user, server), json=body, headers={"Accept-Language": language})
         if answer.status_code >= 400:
             raise Failed(answer.json()["message"])
 
@@ -171,7 +199,7 @@ class HubSite(HubClient):
         rbac = "rbac.authorization.k8s.io"
         self.cluster.apply(
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
-            {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": meta, "rules": _ROLE},
+            {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": meta, "rules": ROLE},
             {
                 "apiVersion": f"{rbac}/v1",
                 "kind": "RoleBinding",
@@ -200,6 +228,9 @@ class HubSite(HubClient):
             "volume_mounts": [*mounts, {"name": "pam", "mountPath": "/etc/pam.d", "readOnly": True}],
             "uid": 0,
             "delete_grace_period": 0,
+            # A JupyterLab's start on a machine that is busy with a cluster.
+            "http_timeout": 120,
+            "start_timeout": 120,
         }
         own = {"KubeSpawner": spawner, "GpuCluster": {"token_file": str(self._token_file), "namespace": self.namespace}}
         config = {**own, **self._config, "KubeSpawner": {**spawner, **self._config.get("KubeSpawner", {})}}
@@ -208,6 +239,7 @@ class HubSite(HubClient):
             "folder": str(self.folder),
             "token": self._token,
             "spawner": "hami_hub.spawner.kube.GpuKubeSpawner",
+            "page": self._page,
             "config": config,
         }
 

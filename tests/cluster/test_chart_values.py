@@ -28,7 +28,9 @@ VALUE_SETS: dict[str, list[str]] = {
     "cert-manager": ["scheduler.certManager.enabled=true"],
     "own issuer": ["scheduler.certManager.enabled=true", "scheduler.certManager.issuerRef.name=ca"],
     "prometheus": ["prometheus.enabled=true", "prometheus.labels.release=stack"],
+    "dashboard": ["grafanaDashboard.enabled=true"],
     "hubs": ["hub.namespaces={one,two}", "hub.serviceAccount=jupyterhub"],
+    "hubs and few others": ["hub.namespaces={one}", "networkPolicy.metricsFrom[0].podSelector.matchLabels.a=b"],
     "scheduler only": ["devicePlugin.enabled=false", "prometheus.enabled=true"],
     "runtime class": ["devicePlugin.runtimeClassName=nvidia", "devicePlugin.createRuntimeClass=true"],
     "escapes ended": ["devicePlugin.escapes=end"],
@@ -294,3 +296,76 @@ def test_names_follow_the_release() -> None:
     assert one(objects, "Deployment", "team-a-hami-hub-scheduler")
     webhook = one(objects, "MutatingWebhookConfiguration", "team-a-hami-hub")["webhooks"][0]
     assert webhook["clientConfig"]["service"]["name"] == "team-a-hami-hub-scheduler"
+
+
+def test_the_dashboard_is_where_grafanas_sidecar_finds_it_and_as_it_is_written() -> None:
+    assert "hami-hub.json" not in rendered("hami-hub")
+    values = ("grafanaDashboard.enabled=true", "grafanaDashboard.namespace=monitoring", "grafanaDashboard.labels.a=b")
+    values += ("grafanaDashboard.annotations.grafana_folder=GPUs", "global.annotations.team=ml")
+    found = one(render(*values), "ConfigMap", "hami-hub-dashboard")
+    assert found["metadata"]["namespace"] == "monitoring"
+    assert found["metadata"]["labels"].items() >= {"grafana_dashboard": "1", "a": "b"}.items()
+    assert found["metadata"]["annotations"] == {"grafana_folder": "GPUs", "team": "ml"}
+    written = (CHART / "files" / "grafana-dashboard.json").read_text()
+    assert json.loads(found["data"]["hami-hub.json"]) == json.loads(written)
+    assert one(render(values[0]), "ConfigMap", "hami-hub-dashboard")["metadata"]["namespace"] == "hami-hub"
+
+
+def test_prometheus_finds_both_daemons_and_leaves_the_labels_of_slices_alone() -> None:
+    objects = render("prometheus.enabled=true", "prometheus.labels.release=stack", "global.annotations.team=ml")
+    service = one(objects, "ServiceMonitor", "hami-scheduler")
+    pods = one(objects, "PodMonitor", "hami-device-plugin")
+    for monitor, endpoints in ((service, "endpoints"), (pods, "podMetricsEndpoints")):
+        assert monitor["metadata"]["labels"]["release"] == "stack"
+        assert monitor["metadata"]["annotations"] == {"team": "ml"}
+        assert [each["honorLabels"] for each in monitor["spec"][endpoints]] == [True]
+
+
+def test_one_name_stands_for_all_device_plugins_metrics() -> None:
+    objects = render()
+    service = one(objects, "Service", "hami-device-plugin")["spec"]
+    plugin = one(objects, "DaemonSet", "hami-device-plugin")["spec"]["template"]
+    (container,) = plugin["spec"]["containers"]
+    (metrics,) = (port for port in container["ports"] if port["name"] == "metrics")
+    assert service["clusterIP"] == "None"
+    assert [port["port"] for port in service["ports"]] == [metrics["containerPort"]]
+    assert service["selector"].items() <= plugin["metadata"]["labels"].items()
+
+
+def metrics_peers(objects: list[dict[str, Any]], daemon: str) -> list[dict[str, Any]] | None:
+    """Who may read a daemon's metrics; None: everybody."""
+    rules = one(objects, "NetworkPolicy", daemon)["spec"]["ingress"]
+    (rule,) = (rule for rule in rules if rule["ports"] == [{"port": "metrics"}])
+    found: list[dict[str, Any]] | None = rule.get("from")
+    return found
+
+
+def test_a_hubs_page_may_read_what_is_in_use_where_only_some_may_and_nobodys_notebook() -> None:
+    hubs = ("hub.namespaces={one,two}", "hub.podSelector.app=jupyterhub")
+    closed = "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.team=monitoring"
+    prometheus = {"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}
+    assert metrics_peers(render(*hubs), "hami-device-plugin") is None
+    assert metrics_peers(render(closed), "hami-device-plugin") == [prometheus]
+    objects = render(*hubs, closed)
+    assert metrics_peers(objects, "hami-scheduler") == [prometheus]
+    assert metrics_peers(objects, "hami-device-plugin") == [
+        prometheus,
+        *(
+            {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
+                "podSelector": {"matchLabels": {"component": "hub", "app": "jupyterhub"}},
+            }
+            for name in ("one", "two")
+        ),
+    ]
+
+
+def test_a_hub_may_read_one_config_map_and_ask_the_scheduler_and_nothing_else() -> None:
+    objects = render("hub.namespaces={one}")
+    account = {"kind": "ServiceAccount", "name": "hub", "namespace": "one"}
+    bound = [each for each in objects if each["kind"].endswith("Binding") and account in each.get("subjects", ())]
+    rules = [one(objects, each["roleRef"]["kind"], each["roleRef"]["name"])["rules"] for each in bound]
+    assert [rule for each in rules for rule in each] == [
+        {"nonResourceURLs": ["/hami/inventory"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["hami-hub"], "verbs": ["get"]},
+    ]

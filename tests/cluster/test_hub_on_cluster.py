@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 pytest.importorskip("kubespawner", reason="jupyterhub-kubespawner is not installed")
 
 from tests.cluster.hami import Hami
-from tests.cluster.hub_site import Failed, HubSite
+from tests.cluster.hub_site import Failed, HubSite, hub_on
 from tests.cluster.rig import images
 
 PAM = "".join(f"{kind} required pam_permit.so\n" for kind in ("auth", "account", "session"))
@@ -48,21 +47,11 @@ CODE = "from hami_hub.notebook import gpu; print(gpu.total_memory()); gpu.alloca
 
 @pytest.fixture(scope="module")
 def site(hami: Hami, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubSite]:
-    name = f"jhub-{os.urandom(3).hex()}"
+    overrides = {"profile_overrides": OVERRIDES}
     folder = tmp_path_factory.mktemp("hub")
-    with hami.cluster.namespace(name):
-        hami.cluster.kubectl("create", "configmap", "pam", "-n", name, f"--from-literal=su={PAM}")
-        with hami.values(f"hub.namespaces[0]={name}"):
-            overrides = {"profile_overrides": OVERRIDES}
-            made = HubSite(hami.cluster, name, folder, GpuSlices={"profiles": PROFILES}, GpuKubeSpawner=overrides)
-            hami.cluster.wait_for(lambda: _told_where(hami, name), "the scheduler says where it is")
-            with made:
-                yield made
-
-
-def _told_where(hami: Hami, namespace: str) -> bool:
-    found = hami.cluster.get(f"/api/v1/namespaces/{namespace}/configmaps/hami-hub")
-    return bool(found and (found.get("data") or {}).get("url"))
+    with hub_on(hami, folder, GpuSlices={"profiles": PROFILES}, GpuKubeSpawner=overrides) as made:
+        made.cluster.kubectl("create", "configmap", "pam", "-n", made.namespace, f"--from-literal=su={PAM}")
+        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +106,8 @@ def test_the_server_has_what_was_chosen_and_the_hub_says_so(site: HubSite) -> No
 def test_a_server_without_a_gpu_is_placed_by_the_usual_scheduler(site: HubSite) -> None:
     site.start("carol", {"profile": "cpu"})
     assert site.pod("carol")["spec"]["schedulerName"] == "default-scheduler"
-    assert site.slice_of("carol") == {"profile": "cpu", "placement": None}
+    held = site.slice_of("carol")
+    assert (held["profile"], held["placement"]) == ("cpu", None)
 
 
 def test_who_waits_knows_place_and_reason_and_starts_when_a_slice_comes_free(site: HubSite) -> None:

@@ -70,14 +70,19 @@ class Process:
         """Its first child, waited for: programs like nsenter and unshare fork what they were asked to run."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and self.alive:
-            try:
-                found = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-            except FileNotFoundError:
-                break
-            if found:
-                return Process.of(int(found[0]))
+            if found := self.children():
+                return found[0]
             time.sleep(0.002)
         raise ProcessLookupError(f"Process {self.pid} started nothing.")
+
+    def children(self) -> list[Process]:
+        """What it has started and hasn't ended, by its main thread."""
+        try:
+            pids = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        except (FileNotFoundError, ProcessLookupError):
+            return []
+        started = [(int(pid), _started(int(pid))) for pid in pids]
+        return [Process(pid, ticks) for pid, ticks in started if ticks is not None]
 
 
 def _started(pid: int) -> int | None:
