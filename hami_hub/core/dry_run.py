@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .budgets import Asked, Budget, judge, same_group
-from .history import Start, StartState
+from .history import Start, StartState, charge_of
 from .quota import Charge, Quota
-from .slices import SliceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,21 +89,6 @@ def would_have_refused(
         held[start.id] = charge_of(start)
         heapq.heappush(ends, (end, start.id))
     return DryRun(judged, tuple(refused), cut_short)
-
-
-def charge_of(start: Start) -> Charge:
-    """What `start` is charged while it is open."""
-    return Charge(
-        holder=SliceId(start.server_of),
-        user=start.user,
-        group=start.group,
-        profile=start.profile,
-        cards=start.cards,
-        vram=start.vram,
-        cores=start.cores,
-        since=start.asked_at,
-        until=start.until,
-    )
 
 
 def _ended(start: Start) -> float:

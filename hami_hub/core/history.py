@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from .cards import WHOLE_CORES
+from .quota import Charge
+from .slices import SliceId
 from .spreadsheet import to_csv
 from .units import MIB_PER_GIB, Mib
 
@@ -75,6 +77,21 @@ class Start:
 
 
 DEFAULT_QUOTA = "(default quota)"
+
+
+def charge_of(start: Start) -> Charge:
+    """What `start` is charged while it is open."""
+    return Charge(
+        holder=SliceId(start.server_of),
+        user=start.user,
+        group=start.group,
+        profile=start.profile,
+        cards=start.cards,
+        vram=start.vram,
+        cores=start.cores,
+        since=start.asked_at,
+        until=start.until,
+    )
 
 
 def group_shown(group: str) -> str:

@@ -13,8 +13,7 @@ from typing import Any
 
 from ..core.budgets import Budget
 from ..core.cards import Card, CardUuid
-from ..core.dry_run import charge_of
-from ..core.history import Start, StartState
+from ..core.history import Start, StartState, charge_of
 from ..core.quota import has_quota, parse_quota
 from ..core.units import Mib
 from .sight import CardSeen, PodWaiting, Sight, SliceSeen

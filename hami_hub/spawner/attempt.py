@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core.budgets import Asked, Refused
-from ..core.history import Start, StartState
+from ..core.history import Start, StartState, charge_of
 from ..core.lifetimes import Terms, terms
-from ..core.quota import Charge
 from ..core.slices import Placement, SliceId
 from ..core.state import StateError
 from ..core.units import Mib
@@ -204,7 +203,7 @@ class Attempt:
         attempt._told, attempt.starting = True, False
         start = attempt._start
         if start.cards:
-            books.charges.restore(start.id, attempt._charge())
+            books.charges.restore(start.id, charge_of(start))
         books.journal.restored(start)
         return attempt
 
@@ -213,20 +212,6 @@ class Attempt:
     @property
     def _holder(self) -> SliceId:
         return SliceId(self._start.server_of)
-
-    def _charge(self) -> Charge:
-        start = self._start
-        return Charge(
-            holder=self._holder,
-            user=start.user,
-            group=start.group,
-            profile=start.profile,
-            cards=start.cards,
-            vram=start.vram,
-            cores=start.cores,
-            since=start.asked_at,
-            until=start.until,
-        )
 
     def _note(self, **fields: Any) -> None:
         self._start = replace(

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hami_hub.core.budgets import Asked, Budget, judge
-from hami_hub.core.dry_run import DryRun, charge_of, would_have_refused
-from hami_hub.core.history import Start, StartState
+from hami_hub.core.dry_run import DryRun, would_have_refused
+from hami_hub.core.history import Start, StartState, charge_of
 from hami_hub.core.quota import Quota, UserQuota
 from hami_hub.core.units import Mib
 

@@ -13,8 +13,7 @@ from typing import Any
 import click
 
 from ...core.budgets import Budget, same_group
-from ...core.dry_run import charge_of
-from ...core.history import Start
+from ...core.history import Start, charge_of
 from ...core.quota import parse_quota
 from ...journal import JournalError
 from ..records import journal_option, reader
