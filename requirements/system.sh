@@ -1,8 +1,9 @@
 #!/bin/sh
-# What the machine itself must have: `system.sh python compiler chromium cluster` checks each, in this order.
+# What the machine itself must have: `system.sh python compiler chromium cluster docker aarch64` checks each, in this order.
 # What is missing is installed where that is possible without asking (root on Debian and Ubuntu); elsewhere one
-# sentence says what to do.  Chromium is only for the browser tests, and what `cluster` looks for only for the tests on a
-# real Kubernetes: their absence is no error, since those who need them say so.
+# sentence says what to do.  Chromium is only for the browser tests, what `cluster` looks for only for the tests on a
+# real Kubernetes, and dockerd only for those of the Docker spawner: their absence is no error, since those who need them
+# say so.
 set -eu
 
 PYTHON=${PYTHON:-python3}
@@ -59,6 +60,19 @@ need_cluster() {
     pkg-config --exists libseccomp 2> /dev/null || packages="$packages libseccomp-dev libc6-dev"
     # shellcheck disable=SC2086  # they are several words
     [ -z "$packages" ] || by_apt $packages || true
+}
+
+need_docker() {
+    # Where systemd would start it at once, a daemon is not put on to a machine unasked.
+    [ "$(id -u)" = 0 ] && ! command -v dockerd > /dev/null && [ ! -d /run/systemd/system ] || return 0
+    by_apt docker.io iproute2 || true
+}
+
+need_aarch64() {
+    # Other distributions have the emulator, but not the C library for it.
+    [ "$(uname -m)" = x86_64 ] && grep -qs '^ID=debian' /etc/os-release || return 0
+    command -v aarch64-linux-gnu-gcc > /dev/null && command -v qemu-aarch64 > /dev/null && return
+    by_apt gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user || true
 }
 
 for what in "$@"; do

@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 import pytest
 
 # The cheapest first.  The browser's tests last: playwright leaves an event loop running, which other tests can't bear.
-LEVELS = ("unit", "native", "hub", "cli", "notebooks", "cluster", "browser")
+LEVELS = ("unit", "native", "hub", "cli", "notebooks", "cluster", "tutorials", "browser")
 FOLDER = Path(__file__).parent
 
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import pwd
 import shutil
-import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ except ImportError:
         "GpuSystemdSpawner needs jupyterhub-systemdspawner. Install it with `pip install jupyterhub-systemdspawner`."
     ) from None
 
-from ..slicepage.layout import CARDS_FOLDER, TURNS_FILE, USAGE_FILE
+from ..core.language import say
 from ..slicepage.reader import MOUNTED_SLICE
 from . import processes
 from .accounts import account, can_write
@@ -32,11 +31,9 @@ from .allocator import PlacedSlice
 from .config import GpuSlices
 from .errors import GpuSpawnError, Reason, unwritable_home
 from .machine import MachineSlicesMixin
+from .mounted import PRELOAD_LIST, SliceMount, check_limiter, open_pages, slice_mounts, write_preload_list
 from .processes import ProcessMark
 
-PRELOAD_LIST = Path("/etc/ld.so.preload")
-_MOUNTED_LIMITER = MOUNTED_SLICE.parent / "libvgpu.so"
-_PRELOAD_FILE = "preload"
 # In a user namespace of its own a tenant could hide the limiter, and with this capability unmount it.
 _NO_WAY_OUT = {"RestrictNamespaces": "~user", "CapabilityBoundingSet": "~CAP_SYS_ADMIN"}
 # systemd.exec(5), "Process exit codes"
@@ -80,7 +77,7 @@ class _WatchedUnit(SystemdSpawner):  # type: ignore[misc]
     async def _why_not_started(self) -> GpuSpawnError:
         if await unit_property(self.unit_name, "LoadState") == "not-found":
             return GpuSpawnError(
-                "systemd did not start your server, or it ended at once. Ask an admin to look into the hub's log.",
+                say("systemd did not start your server, or it ended at once. Ask an admin to look into the hub's log."),
                 reason=Reason.COMMAND,
             )
         return self.why_ended(await self.exit_status())
@@ -130,7 +127,10 @@ class GpuSystemdSpawner(MachineSlicesMixin, _WatchedUnit):
         program = str(self._expand_user_vars(self.cmd[0]))
         if shutil.which(program, path=self.get_env().get("PATH")) is None:
             raise GpuSpawnError(
-                f"Your server was not started: the program {program} was not found. Ask an admin to put it right.",
+                say(
+                    "Your server was not started: the program {program} was not found. Ask an admin to put it right.",
+                    program=program,
+                ),
                 reason=Reason.COMMAND,
             )
 
@@ -151,18 +151,10 @@ class GpuSystemdSpawner(MachineSlicesMixin, _WatchedUnit):
         """What mounts the slice, and the limiter."""
         assert self._placed is not None
         directory, limiter = self._placed.directory, self.slices.limiter()
-        if not limiter.stat().st_mode & stat.S_IROTH:
-            raise GpuSpawnError(
-                f"No server can be started now. The limiter {limiter} can't be read by everybody. "
-                "Ask an admin to put it right.",
-                reason=Reason.SETUP,
-            )
-        write_preload_list(directory / _PRELOAD_FILE)
+        check_limiter(limiter)
+        write_preload_list(directory, machines_preloads())
         if self.dynamic_users:
-            # The folder above is closed to everybody: only this unit has it mounted.
-            for page in (USAGE_FILE, TURNS_FILE):
-                if (directory / page).exists():
-                    (directory / page).chmod(0o666)
+            open_pages(directory)
         properties = mount_properties(directory, limiter, self.slices.allocator.root.ring)
         for key, value in _NO_WAY_OUT.items():
             if key not in self.unit_extra_properties:
@@ -192,14 +184,21 @@ class GpuSystemdSpawner(MachineSlicesMixin, _WatchedUnit):
             return unwritable_home(Path(found.pw_dir))
         if status == _EXIT_EXEC:
             return GpuSpawnError(
-                f"Your server was not started: the program {self.cmd[0]} can't be run by {self.user.name}. "
-                "Ask an admin to put it right.",
+                say(
+                    "Your server was not started: the program {program} can't be run by {user}. "
+                    "Ask an admin to put it right.",
+                    program=self.cmd[0],
+                    user=self.user.name,
+                ),
                 reason=Reason.COMMAND,
             )
         if status == _EXIT_NAMESPACE:
             return GpuSpawnError(
-                "Your slice can't be mounted, so your server was not started. "
-                f"Ask an admin to run `systemctl status {self.unit_name}`.",
+                say(
+                    "Your slice can't be mounted, so your server was not started. "
+                    "Ask an admin to run `systemctl status {unit}`.",
+                    unit=self.unit_name,
+                ),
                 reason=Reason.SETUP,
             )
         return super().why_ended(status)
@@ -213,19 +212,12 @@ def mount_properties(directory: Path, limiter: Path, ring: Path) -> dict[str, st
         limiter: the library.
         ring: where the slices on a card find each other.
     """
-    cards = sorted(path.name for path in (directory / CARDS_FOLDER).glob("*"))
-    read_only = {
-        directory: MOUNTED_SLICE,
-        limiter.resolve(): _MOUNTED_LIMITER,
-        directory / _PRELOAD_FILE: PRELOAD_LIST,
-        **{ring / uuid: MOUNTED_SLICE / CARDS_FOLDER / uuid for uuid in cards},
-    }
-    pages = [page for page in (USAGE_FILE, TURNS_FILE) if page == USAGE_FILE or (directory / page).exists()]
+    mounts = slice_mounts(directory, limiter, ring)
     return {
         # Hides the other slices, and keeps the mount points out of the machine's /run.
         "TemporaryFileSystem": f"{MOUNTED_SLICE.parent}:ro",
-        "BindReadOnlyPaths": " ".join(f"{escaped(source)}:{place}" for source, place in read_only.items()),
-        "BindPaths": " ".join(f"{escaped(directory / page)}:{MOUNTED_SLICE / page}" for page in pages),
+        "BindReadOnlyPaths": _binds(each for each in mounts if not each.writable),
+        "BindPaths": _binds(each for each in mounts if each.writable),
     }
 
 
@@ -257,14 +249,12 @@ def join_properties(
     return joined
 
 
-def write_preload_list(path: Path) -> None:
-    """The unit's /etc/ld.so.preload: the limiter, then what the machine's own file lists."""
+def machines_preloads() -> list[str]:
+    """What the machine's own /etc/ld.so.preload lists, which units go on to load."""
     try:
-        machines = PRELOAD_LIST.read_text()
+        return PRELOAD_LIST.read_text().splitlines()
     except OSError:
-        machines = ""
-    path.write_text(f"{_MOUNTED_LIMITER}\n{machines}")
-    path.chmod(0o644)
+        return []
 
 
 def escaped(path: Path) -> str:
@@ -291,6 +281,10 @@ async def systemctl(*arguments: str) -> str:
     )
     output, _ = await process.communicate()
     return output.decode(errors="replace")
+
+
+def _binds(mounts: Iterable[SliceMount]) -> str:
+    return " ".join(f"{escaped(each.source)}:{each.target}" for each in mounts)
 
 
 def _listed(value: str | list[str]) -> list[str]:

@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import docker_daemon
 import jupyterhub
 import pytest
+from docker_daemon import DockerDaemon
 from hub_process import Hub
-from shapes import SHAPES
+from shapes import MARKS, SHAPES
 from systemd_container import SystemdContainer, why_not
 
 from hami_hub import native
@@ -51,7 +53,16 @@ def machine() -> Iterator[SystemdContainer]:
         yield container
 
 
-@pytest.fixture(scope="session", params=[*SHAPES])
+@pytest.fixture(scope="session")
+def daemon() -> Iterator[DockerDaemon]:
+    """A Docker daemon of the tests' own."""
+    if reason := docker_daemon.why_not():
+        pytest.skip(reason)
+    with DockerDaemon() as started:
+        yield started
+
+
+@pytest.fixture(scope="session", params=[pytest.param(shape, marks=MARKS.get(shape, ())) for shape in SHAPES])
 def shape(request: pytest.FixtureRequest) -> str:
     if request.param == "systemd":
         pytest.importorskip("systemdspawner")
@@ -60,8 +71,14 @@ def shape(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def shared_hub(shape: str, request: pytest.FixtureRequest) -> Iterator[Hub]:
-    container = None if shape == "simple" else request.getfixturevalue("machine")
-    with Hub(spawner=SHAPES[shape], container=container) as hub:
+    config: dict[str, dict[str, Any]] = {}
+    container: Any = None
+    if shape == "docker":
+        container = request.getfixturevalue("daemon")
+        config["DockerSpawner"] = container.spawner()
+    elif shape != "simple":
+        container = request.getfixturevalue("machine")
+    with Hub(spawner=SHAPES[shape], container=container, **config) as hub:
         yield hub
 
 

@@ -10,6 +10,8 @@ from typing import Any
 
 from traitlets.config import get_config
 
+import hami_hub
+
 settings: dict[str, Any] = json.loads(os.environ["HAMI_TEST_HUB"])
 folder = Path(settings["folder"])
 c: Any = get_config()
@@ -65,9 +67,17 @@ def before_spawn(spawner: Any) -> None:
         spawner.http_timeout = 2
     if spawner.user.name.startswith("homeless") and hasattr(spawner, "home_dir"):
         spawner.home_dir = "/dev/null/home"
+    if spawner.user.name.startswith("homeless") and hasattr(spawner, "image"):
+        spawner.environment = {**spawner.environment, "HOME": "/proc"}
 
 
 c.Spawner.pre_spawn_hook = before_spawn
 
 for name, values in settings["config"].items():
     c[name].update(values)
+
+if "DockerSpawner" in settings["config"]:
+    c.DockerSpawner.read_only_volumes[settings["server"]] = settings["server"]
+
+if settings.get("page") is not None:
+    hami_hub.setup(c, **settings["page"])

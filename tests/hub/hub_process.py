@@ -20,6 +20,7 @@ from typing import Any
 import httpx
 import jupyterhub
 import websocket
+from docker_daemon import DockerDaemon
 from systemd_container import SystemdContainer
 
 from hami_hub import native
@@ -48,7 +49,7 @@ class Hub(HubClient):
         self,
         *,
         spawner: str,
-        container: SystemdContainer | None = None,
+        container: SystemdContainer | DockerDaemon | None = None,
         simulated: bool = True,
         environment: dict[str, str] | None = None,
         **config: dict[str, Any],
@@ -222,7 +223,11 @@ class Hub(HubClient):
     def begin_process(self, user: str, code: str, server: str = "") -> tuple[int, str]:
         """Start a process that outlives the server, as kernels do: its PID and the first line that it prints."""
         begun = self.call(user, "begin", {"code": code}, server)
-        return int(begun["pid"]), str(begun["said"]).strip()
+        # in a container it has another than where the hub runs
+        inner = f"NSpid:.*\\b{begun['pid']}$"
+        files = [f"/proc/{pid}/status" for pid in self.processes_of(user)]
+        [found] = self.inside("grep", "-lE", inner, *files).split()
+        return int(found.split("/")[2]), str(begun["said"]).strip()
 
     def run_in_kernel(self, user: str, code: str) -> str:
         """Run Python in a kernel of a real server; what it prints."""
