@@ -148,11 +148,20 @@ def log_without_tracebacks(logger: logging.Logger) -> None:
         at = at.parent if at.propagate else None
 
 
-def uncount(settings: dict[str, Any]) -> None:
-    """Make up for the hub's counting a refusal towards `consecutive_failure_limit`, where it does.
+def uncount(spawner: Any) -> None:
+    """Have the hub not count the refusal that `spawner`'s start is about to come to, where it does.
 
-    Args:
-        settings: those of the handler that starts the server, which hold the count.
+    JupyterHub 5 adds one to `failure_count`, and ends if that makes `consecutive_failure_limit`, in a callback of the
+    future of the whole start; any success in between sets the count to 0, so it can only be put right afterwards.
     """
-    if HUB_COUNTS_REFUSALS:
-        settings["failure_count"] = settings.get("failure_count", 0) - 1
+    start, limit = spawner._spawn_future, spawner.consecutive_failure_limit
+    if not HUB_COUNTS_REFUSALS or start is None or spawner.handler is None:
+        return
+    settings = spawner.handler.settings
+    spawner.consecutive_failure_limit = 0  # read when it has counted
+
+    def put_right(_: object) -> None:
+        settings["failure_count"] = max(0, settings.get("failure_count", 0) - 1)
+        spawner.consecutive_failure_limit = limit
+
+    start.add_done_callback(put_right)

@@ -196,8 +196,8 @@ class GpuSlicesMixin(Booked, Spawner):  # type: ignore[misc]
             self._choosing = False
             explained = self.explain(error)
             await asyncio.shield(self._came_to_nothing(attempt, explained))
-            if isinstance(explained, GpuSpawnError) and self.handler is not None:
-                uncount(self.handler.settings)
+            if isinstance(explained, GpuSpawnError):
+                uncount(self)
             if explained is error:
                 raise
             raise explained from None
