@@ -47,7 +47,8 @@ class Start:
         vram, cores: MiB and percent over all its cards.
         asked_at, started_at, ended_at, until: Unix time; None: not yet.  It has its slice from `started_at` until
             `ended_at`; `until` is the end of its lifetime.
-        reason: label of a refusal or failure, `hami-…`; `words`: the sentence that the person read, in English.
+        reason: label of a refusal or failure, `hami-…`.
+        words: why it waits, or was refused or failed, as the person read it, in English; empty otherwise.
         position: in line, from 1; 0: not in line.
         placed: UUIDs of the cards.
     """

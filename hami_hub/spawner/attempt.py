@@ -99,17 +99,23 @@ class Attempt:
         self._books.journal.opened(self._start)
         return None
 
-    def waits(self, position: int) -> None:
-        """It is in line."""
-        if position != self._start.position or self._start.state is not StartState.WAITING:
-            self._tell(state=StartState.WAITING, position=position)
+    def waits(self, position: int, why: str = "") -> None:
+        """It is in line.
+
+        Args:
+            position: from 1.
+            why: in English, where the hub itself keeps the line.
+        """
+        turn = {"state": StartState.WAITING, "position": position, "words": why}
+        if any(getattr(self._start, name) != value for name, value in turn.items()):
+            self._tell(**turn)
 
     def placed(self, placement: Placement | None) -> None:
         """It has its slice.  None: what it is isn't known, so the charge stays as it was."""
         if self._start.started_at is not None:
             return
         now = self._books.clock()
-        fields: dict[str, Any] = {"state": StartState.STARTING, "position": 0, "started_at": now}
+        fields: dict[str, Any] = {"state": StartState.STARTING, "position": 0, "words": "", "started_at": now}
         fields["until"] = self.terms.until(now)
         if placement is not None:
             shares = placement.shares

@@ -126,8 +126,9 @@ class MachineSlicesMixin(GpuSlicesMixin):
             if turn is None:
                 news.tell(10, say("Your last server is still ending."))
                 return
-            words = in_line(turn.position, why_waiting(turn, time.time()))
-        attempt.waits(turn.position)
+            why = why_waiting(turn, time.time())
+            words = in_line(turn.position, why)
+        attempt.waits(turn.position, in_english(why))
         self.log.info("%s waits for a slice. %s", self._log_name, in_english(words))
         frees_at = turn.frees.until if turn.frees is not None else None
         news.tell(10, words, state=WAITING, position=turn.position, frees_at=frees_at)

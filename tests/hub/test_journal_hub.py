@@ -117,10 +117,11 @@ def test_who_waits_stands_in_line_and_who_gives_up_has_cancelled(hub: Hub) -> No
     hub.until_waiting("bob")
     waits = until(hub, "bob", lambda start: start.state is StartState.WAITING)
     assert (waits.position, waits.started_at) == (1, None)
+    assert waits.words.startswith("4 GiB · 25 % is not free now: one server has all of the Tesla T4.")
     assert metric(hub, "hami_hub_slices", group="(default quota)", state="waiting") == 1
     hub.stop("bob")
     found = until(hub, "bob", lambda start: not start.state.open)
-    assert found.state is StartState.CANCELLED
+    assert (found.state, found.words) == (StartState.CANCELLED, "")
     assert metric(hub, "hami_hub_wait_seconds_count", group="(default quota)", outcome="given-up") == 1
 
 
