@@ -7,7 +7,7 @@ The hub writes it; the service and `hami-hub usage` read it, from other processe
 from __future__ import annotations
 
 from .journal import Journal
-from .place import DEFAULT_URL, JournalError, absolute, shown, url_problem
+from .place import DEFAULT_URL, JournalError, NoJournalError, absolute, shown, url_problem
 from .reader import Reader
 
-__all__ = ["DEFAULT_URL", "Journal", "JournalError", "Reader", "absolute", "shown", "url_problem"]
+__all__ = ["DEFAULT_URL", "Journal", "JournalError", "NoJournalError", "Reader", "absolute", "shown", "url_problem"]

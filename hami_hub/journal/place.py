@@ -21,6 +21,10 @@ class JournalError(RuntimeError):
     """The journal can't be read.  One plain sentence or two, with what to do."""
 
 
+class NoJournalError(JournalError):
+    """There is none: of a new hub not yet, until its first start."""
+
+
 def url_problem(url: str) -> str:
     """Why `url` can't be a journal's, in words for admins; "" if it can, or means none."""
     if not url:
@@ -84,13 +88,13 @@ def engine_to_read(url: str) -> Engine:
     """For anybody who reads; never makes a file.
 
     Raises:
-        JournalError: there is no such file.
+        NoJournalError: there is no such file.
     """
     path = sqlite_file(url)
     if path is None:
         return create_engine(url, poolclass=NullPool)
     if not path.exists():
-        raise JournalError(
+        raise NoJournalError(
             f"There is no journal at {path}. The hub makes it at the first start of a server; "
             "if it lies elsewhere, name that place as c.GpuSlices.journal_url does."
         )

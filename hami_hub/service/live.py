@@ -73,7 +73,8 @@ class Live:
 
     async def _look(self) -> World:
         sight, starts, groups = await asyncio.gather(self._eyes.look(), self._records.open_starts(), self._hub.groups())
-        problems = [self._records.problem] if self._records.problem else []
+        records = self._records
+        problems = [records.problem] if records.problem and (self._hub.problem or not records.none_yet) else []
         if self._hub.problem:
             problems.append(f"{self._hub.problem} What you see is what the journal and the cards say; groups are old.")
         return World(

@@ -11,7 +11,7 @@ from ..core.budgets import Budget, total
 from ..core.history import Start, UsedBy, use
 from ..core.language import speaking
 from ..core.units import Mib
-from ..journal import JournalError
+from ..journal import JournalError, NoJournalError
 from ..languages import translator
 from .api import USUAL_DAYS, start_row
 from .base import ApiHandler, Handler, PageHandler
@@ -105,6 +105,8 @@ async def _past(handler: Handler, now: float) -> tuple[tuple[Start, ...], str]:
     until = now - now % 60 + 60
     try:
         return await handler.parts.records.starts_of(handler.who.name, until - USUAL_DAYS * DAY, until), ""
+    except NoJournalError:
+        return (), ""  # the hub has started nothing yet
     except JournalError as error:
         return (), str(error)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ..core.history import Start, Use, UsedBy, use
-from ..journal import JournalError, Reader
+from ..journal import JournalError, NoJournalError, Reader
 
 DAY = 86400.0
 _OPEN_SECONDS = 1.0
@@ -35,6 +35,10 @@ class Records:
     Args:
         reader: the journal.
         clock: Unix time.
+
+    Attributes:
+        problem: why it can't be read; empty if it can.
+        none_yet: there is none, which is no problem as long as the hub is well and has started nothing.
     """
 
     def __init__(self, reader: Reader, clock: Callable[[], float] = time.time) -> None:
@@ -42,15 +46,15 @@ class Records:
         self._open: tuple[Start, ...] = ()
         self._answers: dict[object, tuple[float, object]] = {}
         self._locks: dict[object, asyncio.Lock] = {}
-        self.problem = ""
+        self.problem, self.none_yet = "", False
 
     async def open_starts(self) -> tuple[Start, ...]:
         """The open ones; those that were known last while the journal can't be read.  Never raises."""
         try:
             self._open = await self._once("open", _OPEN_SECONDS, self._reader.open_starts)
-            self.problem = ""
+            self.problem, self.none_yet = "", False
         except JournalError as error:
-            self.problem = str(error)
+            self.problem, self.none_yet = str(error), isinstance(error, NoJournalError)
         return self._open
 
     async def starts(self, t0: float, t1: float) -> Found:

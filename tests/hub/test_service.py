@@ -68,6 +68,11 @@ def until(condition: Any) -> Any:
     return found
 
 
+def test_of_a_hub_that_has_started_nothing_yet_nothing_is_amiss(visit):
+    assert visit("ada").sections()["notes"] == {}
+    assert "can't be shown" not in visit("alice").get("mine").text
+
+
 def test_an_admin_sees_everybodys_slices_and_what_is_in_use(hub, visit):
     hub.start("alice", {"profile": "small"})
     hub.start("bob", {"profile": "half"}, "lab")
