@@ -168,7 +168,8 @@ def test_the_page_shows_the_clusters_cards_who_is_on_them_and_what_is_really_in_
         used = any(used >= 1024 for used in seen["used"].values())
         return seen if used and seen["waiting"] and "ml" in seen["groups"] else None
 
-    seen = site.cluster.wait_for(look, "the page shows it", every=1)
+    # what it knows of groups may be half a minute old, and what plugins say a scrape
+    seen = site.cluster.wait_for(look, "the page shows it", seconds=150, every=1)
     [(uuid, card)] = seen["cards"].items()
     assert (card["node"], card["model"], card["vram"], card["state"]) == ("node0", "Tesla T4", 15360, "ok")
     [row] = seen["slices"].values()
