@@ -76,11 +76,11 @@ def server_token_scopes(spawner: Any) -> list[str]:
 
 c.Spawner.server_token_scopes = server_token_scopes
 
-# Two groups share all the cards, and when both wait, research gets two turns of three.  The admin changes that at
-# /services/hami/.
+# Two groups share all the cards, and when both wait, research gets two turns of three: it may hold as much again in line.
+# The admin changes that at /services/hami/.
 _vram = sum(card.vram for card in read_cards())
 c.JupyterHub.load_groups = {
-    "research": {"users": ["alice", "bob"], "properties": {"hami.vram": f"{_vram}MiB", "hami.weight": "2"}},
+    "research": {"users": ["alice", "bob"], "properties": {"hami.vram": f"{2 * _vram}MiB", "hami.weight": "2"}},
     "students": {
         "users": ["carol"],
         "properties": {"hami.vram": f"{_vram}MiB", "hami.servers-per-user": "1", "hami.max-lifetime": "8h"},

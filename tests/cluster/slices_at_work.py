@@ -28,10 +28,22 @@ class SlicesAtWork:
 
     def __init__(self, hami: Hami, space: str) -> None:
         self.hami, self.space = hami, space
-        hami.pod("works", {COUNT: 1, MEMORY: 4000}, namespace=space, command=["python", "-c", WORK])
+        self._work()
         hami.pod("waits", {COUNT: 1}, namespace=space, wait=False)
         hami.wait_event("waits", space, "FilteringFailed")
         self._container_before = self._container()
+
+    def _work(self) -> None:
+        # A kubelet whose plugin has just come back may turn the first pod away for good.
+        for _ in range(3):
+            self.hami.pod(
+                "works", {COUNT: 1, MEMORY: 4000}, namespace=self.space, command=["python", "-c", WORK], wait=False
+            )
+            pod = self.hami.cluster.wait_pod("works", "Running", "Failed", namespace=self.space)
+            if pod["status"]["phase"] == "Running":
+                return
+            self.hami.delete("works", namespace=self.space)
+        raise AssertionError(f"the pod was turned away three times: {pod['status'].get('message')}")
 
     def goes_on(self) -> None:
         """The pod at work is in the same container, at work, and held to its slice."""

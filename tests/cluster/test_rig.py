@@ -35,7 +35,11 @@ def test_pod_runs_and_answers_logs_and_exec(cluster: Cluster, namespace: str) ->
     cluster.apply(images.host_pod("a", ["sh", "-c", "echo hello; sleep 600"], namespace=namespace))
     cluster.wait_pod("a", namespace=namespace)
     cluster.wait_for(lambda: cluster.kubectl("logs", "a", "-n", namespace) == "hello\n", "it has said hello")
-    assert cluster.kubectl("exec", "-n", namespace, "a", "--", "echo", "there") == "there\n"
+
+    def says() -> bool:
+        return cluster.kubectl("exec", "-n", namespace, "a", "--", "echo", "there", check=False) == "there\n"
+
+    cluster.wait_for(says, "a command runs in the pod", every=1)
 
 
 def test_pod_knows_the_api_server_and_is_known_to_it(cluster: Cluster, namespace: str) -> None:

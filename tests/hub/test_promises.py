@@ -15,7 +15,7 @@ def budgeted(hub: Hub) -> Iterator[Hub]:
     yield hub
     if not hub.alive:
         hub.begin()
-    hub.delete_groups()
+    hub.delete_group("lab")
 
 
 def test_a_quota_holds_and_is_charged_over_a_restart_of_the_hub(budgeted: Hub) -> None:

@@ -106,4 +106,4 @@ def native_address() -> NativeBuild:
 @pytest.fixture(scope="session")
 def native_thread() -> NativeBuild:
     """The limiter with ThreadSanitizer."""
-    return build_native("native-thread", "thread", ("vgpu",))
+    return build_native("native-thread", "thread")
