@@ -76,7 +76,7 @@ def server_token_scopes(spawner: Any) -> list[str]:
 
 c.Spawner.server_token_scopes = server_token_scopes
 
-# Two groups share all the cards, and when both wait, research gets two turns of three: it may hold as much again in line.
+# Two groups share all the cards.  When both wait, research gets two turns of three, and it may wait for as much again.
 # The admin changes that at /services/hami/.
 _vram = sum(card.vram for card in read_cards())
 c.JupyterHub.load_groups = {
