@@ -111,8 +111,7 @@ class Hami:
         return [pod for pod in found if "deletionTimestamp" in pod["metadata"]]
 
     def _judges(self) -> bool:
-        pod = json.dumps(slice_pod("asks", {COUNT: 1}, namespace="default"))
-        return self.cluster.kubectl_run("create", "--dry-run=server", "-f", "-", stdin=pod).returncode == 0
+        return self.cluster.admits(slice_pod("asks", {COUNT: 1}, namespace="default"))
 
     def _pods(self, component: str) -> list[Any]:
         selector = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component={component}"

@@ -42,6 +42,7 @@ def test_the_kubelet_restarts(hami: Hami, at_work: SlicesAtWork) -> None:
 def test_containerd_restarts(hami: Hami, at_work: SlicesAtWork) -> None:
     hami.cluster.nodes[0].containerd.restart()
     hami.cluster.wait_for(hami.cluster.nodes[0].is_ready, "node0 is Ready")
+    hami.cluster.wait_for(lambda: hami.cluster.can_exec("works", at_work.space), "the kubelet reaches containerd")
     at_work.goes_on()
     at_work.books_are_right()
 

@@ -92,6 +92,7 @@ def test_nothing_is_refused_and_nothing_is_granted_in_vain(hami: Hami, work: Wor
             if each["responseStatus"]["code"] == 403
             and each["userAgent"].startswith(("hami-hub-", "kube-scheduler"))
             and each["requestReceivedTimestamp"] > work.since  # not while a release was taken away
+            and "is being terminated" not in each["responseStatus"].get("message", "")  # the namespace of a test before
         ]
         assert refused == [], user
         asked = {right(each) for each in events}

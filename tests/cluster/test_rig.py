@@ -125,6 +125,7 @@ def test_kubelet_and_containerd_restart_under_a_running_pod(cluster: Cluster, na
     node = cluster.nodes[0]
     node.kubelet.restart(kill=True)
     node.containerd.restart(kill=True)
+    cluster.wait_for(lambda: cluster.can_exec("a", namespace), "the kubelet reaches containerd")
     assert cluster.kubectl("exec", "-n", namespace, "a", "--", "echo", "there") == "there\n"
     after = cluster.pod("a", namespace)["status"]["containerStatuses"][0]
     assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)

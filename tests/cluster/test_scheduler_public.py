@@ -32,6 +32,8 @@ def replica(cluster: Cluster) -> Iterator[Replica]:
         replica.wait_ready()
         cluster.apply(*webhook(cluster, replica))
         cluster.wait_for(lambda: bundle(cluster), "the webhook's configuration has the CA")
+        # the Service of a moment ago may not lead anywhere yet
+        cluster.wait_for(lambda: cluster.admits(pod("asks")), "the API server reaches the webhook")
         yield replica
         replica.stop()
 

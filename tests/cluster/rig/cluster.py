@@ -246,6 +246,14 @@ class Cluster:
         command = [str(programs.folder() / "kubectl"), f"--kubeconfig={self.kubeconfig}", *arguments]
         return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout)
 
+    def admits(self, manifest: dict[str, Any]) -> bool:
+        """Would this be created, by all who have a say in it?"""
+        return self.kubectl_run("create", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest)).returncode == 0
+
+    def can_exec(self, pod: str, namespace: str = "default") -> bool:
+        """Can a program be run in a pod?  Not for a while after containerd has come back."""
+        return self.kubectl_run("exec", "-n", namespace, pod, "--", "true").returncode == 0
+
     def helm(self, *arguments: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
         """`helm ARGUMENTS` on this cluster, with nothing of the person's own helm in it."""
         home = self.folder / "helm"
