@@ -14,7 +14,6 @@
 #define STORM_CHILDREN 3
 
 struct signals {
-    _Atomic int ready;
     _Atomic bool go;
 };
 
@@ -49,7 +48,7 @@ static void take_a_piece_then_all(int index)
     (void)index;
     open_card();
     fill(PIECE);
-    atomic_fetch_add(&signals->ready, 1);
+    arrive();
     while (!atomic_load(&signals->go))
         usleep(1000);
     fill(goal);
@@ -61,9 +60,7 @@ static void kill_one_of_three(void)
     signals = share_with_children(sizeof *signals);
     for (int i = 0; i < 3; i++)
         start_child(take_a_piece_then_all, i);
-    for (int i = 0; i < 3; i++)
-        while (!child_is_done(i) && atomic_load(&signals->ready) < 3)
-            usleep(1000);
+    await_arrivals();
     kill_child(0);
     gave_back(PIECE);
     atomic_store(&signals->go, true);
@@ -74,7 +71,7 @@ static void allocate_and_free(int index)
 {
     (void)index;
     open_card();
-    atomic_fetch_add(&signals->ready, 1);
+    arrive();
     CUdeviceptr pointer;
     while (cuMemAlloc(&pointer, 2 * MIB) == CUDA_SUCCESS)
         cuMemFree(pointer);
@@ -85,15 +82,12 @@ static void kill_storm(void)
 {
     int next = 0;
     expect(most());
-    signals = share_with_children(sizeof *signals);
     srand(1);
     for (int round = 0; round < STORM_ROUNDS; round++) {
         int first = next;
         for (int i = 0; i < STORM_CHILDREN; i++)
             start_child(allocate_and_free, next++);
-        for (int i = first; i < next; i++)
-            while (!child_is_done(i) && atomic_load(&signals->ready) < next)
-                usleep(1000);
+        await_arrivals();
         for (int i = first; i < next; i++) {
             usleep((useconds_t)(rand() % 5000));
             kill_child(i);

@@ -7,16 +7,15 @@
 #include <unistd.h>
 
 #define RACERS 8
-#define ROUNDS 100
 
 struct race {
     pthread_barrier_t barrier;
-    _Atomic int opened; // racers with a context
-    _Atomic bool ready; // the barrier is for so many
+    _Atomic bool led;   // there is a leader
+    _Atomic bool ready; // the barrier is for all that came
     _Atomic uint64_t block;
     _Atomic int winners;
     _Atomic int rounds_without;
-    _Atomic bool over; // more than one won
+    _Atomic bool stuck; // a winner can't give its block back
 };
 
 static struct race *race;
@@ -48,16 +47,18 @@ static void racing_children(void)
     await_children();
 }
 
-// Two blocks of this size don't fit.
+// Two blocks of this size don't fit.  0: nobody says what is free.
 static uint64_t most_of_what_is_free(void)
 {
     size_t free, total;
-    need("cuMemGetInfo", cuMemGetInfo(&free, &total));
+    if (!granted("cuMemGetInfo", cuMemGetInfo(&free, &total), 0))
+        return 0;
     uint64_t most = limit < free ? limit : free;
     return most / 5 * 3 / MIB * MIB;
 }
 
-static void race_one_round(bool leads)
+// False: it was the last, for all: what makes it so is set before a barrier and read behind it, so that nobody is left waiting.
+static bool race_one_round(bool leads)
 {
     if (leads) {
         atomic_store(&race->winners, 0);
@@ -66,33 +67,35 @@ static void race_one_round(bool leads)
     pthread_barrier_wait(&race->barrier);
     CUdeviceptr pointer;
     uint64_t block = atomic_load(&race->block);
+    if (block == 0)
+        return false;
     bool won = granted("cuMemAlloc", cuMemAlloc(&pointer, block), block);
     if (won)
         atomic_fetch_add(&race->winners, 1);
     pthread_barrier_wait(&race->barrier);
     int winners = atomic_load(&race->winners);
-    if (winners > 1) {
-        atomic_store(&race->over, true);
-        return;
-    }
+    if (winners > 1)
+        return false;
     if (leads && winners == 0)
         atomic_fetch_add(&race->rounds_without, 1);
-    if (won) {
-        need("cuMemFree", cuMemFree(pointer));
+    if (won && granted("cuMemFree", cuMemFree(pointer), 0))
         gave_back(block);
-    }
+    else if (won)
+        atomic_store(&race->stuck, true);
     pthread_barrier_wait(&race->barrier);
+    return !atomic_load(&race->stuck);
 }
 
 static void race_in_rounds(int index)
 {
     (void)index;
     open_card();
-    bool leads = atomic_fetch_add(&race->opened, 1) == 0;
+    bool leads = !atomic_exchange(&race->led, true);
+    arrive();
     while (!atomic_load(&race->ready))
         usleep(1000);
-    for (int round = 0; round < ROUNDS && !atomic_load(&race->over); round++)
-        race_one_round(leads);
+    for (int round = 0; round < rounds && race_one_round(leads); round++)
+        ;
 }
 
 // As many processes as have room for their contexts in half of the slice; only one block fits at a time.
@@ -103,17 +106,15 @@ static void racing_rounds(void)
     race = share_with_children(sizeof *race);
     for (int i = 0; i < racers; i++)
         start_child(race_in_rounds, i);
-    for (int i = 0; i < racers; i++)
-        while (!child_is_done(i) && atomic_load(&race->opened) < racers)
-            usleep(1000);
-    if (atomic_load(&race->opened) < 2) {
+    int came = await_arrivals();
+    if (came < 2) {
         note("fewer than 2 of %d processes got a context", racers);
         return;
     }
-    make_barrier((unsigned)atomic_load(&race->opened));
+    make_barrier((unsigned)came);
     atomic_store(&race->ready, true);
     await_children();
-    note("%d processes, %d rounds, %d without a winner", race->opened, ROUNDS, race->rounds_without);
+    note("%d processes, %d rounds, %d without a winner", came, rounds, race->rounds_without);
 }
 
 static void *race_thread(void *context)

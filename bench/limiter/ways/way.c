@@ -20,10 +20,12 @@ struct tally {
     _Atomic uint64_t granted;
     _Atomic int refused; // CUresult of the first refusal
     char call[64];
+    _Atomic bool arrived[MAX_CHILDREN];
     _Atomic bool finished[MAX_CHILDREN];
 };
 
 uint64_t limit, goal, context_bytes;
+int rounds = 100;
 char **arguments;
 
 static struct tally *tally;
@@ -199,6 +201,22 @@ void await_children(void)
             usleep(1000);
 }
 
+void arrive(void)
+{
+    atomic_store(&tally->arrived[own_index], true);
+}
+
+int await_arrivals(void)
+{
+    int count = 0;
+    for (int i = 0; i < child_count; i++) {
+        while (!atomic_load(&tally->arrived[i]) && !child_is_done(i))
+            usleep(1000);
+        count += atomic_load(&tally->arrived[i]);
+    }
+    return count;
+}
+
 void kill_child(int index)
 {
     if (is_gone(index))
@@ -230,15 +248,17 @@ int main(int argc, char **argv)
         find(NULL);
         return 0;
     }
-    const struct way *way = argc == 4 ? find(argv[1]) : NULL;
+    const struct way *way = argc == 4 || argc == 5 ? find(argv[1]) : NULL;
     if (!way) {
-        fprintf(stderr, "usage: ways NAME LIMIT_MIB CONTEXT_MIB\n");
+        fprintf(stderr, "usage: ways NAME LIMIT_MIB CONTEXT_MIB [ROUNDS]\n");
         return 2;
     }
     arguments = argv;
     limit = strtoull(argv[2], NULL, 10) * MIB;
     goal = limit / 2 * 3;
     context_bytes = strtoull(argv[3], NULL, 10) * MIB;
+    if (argc == 5)
+        rounds = atoi(argv[4]);
     tally = share_with_children(sizeof *tally);
     way->run();
     hold();

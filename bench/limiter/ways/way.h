@@ -1,7 +1,7 @@
 // What the ways past a slice's VRAM limit share.  A way takes what it can get, says what it was granted, and holds it
 // while the runner (bench/limiter) looks at the card from outside.  It never judges.
 //
-//   ways NAME LIMIT_MIB CONTEXT_MIB     runs one way; ways --list names them all
+//   ways NAME LIMIT_MIB CONTEXT_MIB [ROUNDS]     runs one way; ways --list names them all
 //
 // On stdout: "expect MIB", "granted MIB", "refused CODE CALL", "note TEXT", then "hold"; it ends at a line on stdin.
 #ifndef WAY_H
@@ -29,6 +29,8 @@ extern const struct way memory_ways[], pool_ways[], vmm_ways[], array_ways[], mo
 extern uint64_t limit, goal;
 // What one context takes, in bytes.
 extern uint64_t context_bytes;
+// How often a race is run: 100 times, unless a slow machine is told otherwise.
+extern int rounds;
 // This program, as it was started.
 extern char **arguments;
 
@@ -65,6 +67,10 @@ void start_child(void (*run)(int index), int index);
 // Whether it has finished its work, or died.
 bool child_is_done(int index);
 void await_children(void);
+// In a child: here its parent, and perhaps the others, wait for it.  Not all need come: what a child needs may be refused.
+void arrive(void);
+// Wait until each child has arrived or is done without.  How many of all arrived.
+int await_arrivals(void);
 // SIGKILL, and wait until it is gone.
 void kill_child(int index);
 

@@ -75,6 +75,7 @@ struct hami_limits {
 
 // What a slice did on one card.  What it holds *now* is not here: it is the sum over the process slots,
 // so that no counter can drift from the truth when a process dies between two instructions.
+// Who makes the slice's first context holds a write lock (F_OFD_SETLK) on the byte where `context_bytes` begins.
 struct hami_card_usage {
     HAMI_ATOMIC(uint64_t) peak;           // bytes, highest sum seen
     HAMI_ATOMIC(uint64_t) refusals;       // allocations refused

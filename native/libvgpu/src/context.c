@@ -213,6 +213,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 void context_after_fork(void)
 {
     pthread_mutex_init(&making_primary, NULL);
+    context_cost_after_fork();
 }
 
 struct primary {

@@ -74,6 +74,12 @@ static size_t reaper_byte(unsigned slot)
            offsetof(struct hami_process, reaper);
 }
 
+static size_t context_byte(unsigned card)
+{
+    return offsetof(struct hami_usage, cards) + card * sizeof(struct hami_card_usage) +
+           offsetof(struct hami_card_usage, context_bytes);
+}
+
 // 1: it is ours now; 0: somebody else has it; -1: there are no such locks here.
 static int try_lock(size_t offset)
 {
@@ -132,6 +138,16 @@ bool life_start_clearing(unsigned slot)
 void life_end_clearing(unsigned slot)
 {
     unlock(reaper_byte(slot));
+}
+
+bool life_start_learning(unsigned card)
+{
+    return try_lock(context_byte(card)) != 0;
+}
+
+void life_end_learning(unsigned card)
+{
+    unlock(context_byte(card));
 }
 
 void life_after_fork(void)

@@ -4,8 +4,9 @@
 // each slot says in which its owner counts (`view`), and its owner holds the kernel's lock on a byte of the usage file: such a
 // lock ends with the process, whoever looks from wherever.  In the same view /proc decides, since a program may close any
 // descriptor, and the lock with it; in another the lock does.
-// A second byte of each slot is locked by whoever clears it, so that no two do, in whatever namespaces they are.
-// Where the kernel or the file system has no such locks, owners in other views count as alive.
+// A second byte of each slot is locked by whoever clears it, so that no two do, in whatever namespaces they are; and one of
+// each card by whoever makes the slice's first context there.
+// Where the kernel or the file system has no such locks, owners in other views count as alive, and everybody gets the others.
 //
 // Owns: the one descriptor whose locks these are.  It belongs to the process: a forked child gives its copy back.
 #ifndef LIFE_H
@@ -33,6 +34,10 @@ void life_let_go(unsigned slot);
 // The lock of whoever clears a slot.  False: somebody else does.
 bool life_start_clearing(unsigned slot);
 void life_end_clearing(unsigned slot);
+
+// The lock of whoever learns what a context on a card takes.  False: another process does.
+bool life_start_learning(unsigned card);
+void life_end_learning(unsigned card);
 
 void life_after_fork(void);
 

@@ -52,3 +52,11 @@ def test_rule(native, rule):
 def test_killed_at_every_step_under_address_sanitizer(native, scenario):
     flags = ("-DHAMI_LEDGER_STEPS", "-fsanitize=address,undefined")
     run(native.compile(PROGRAMS / "ledger_kill.c", *LEDGER, flags=flags), scenario)
+
+
+@pytest.mark.parametrize("who", ["process", "thread"])
+def test_who_waits_for_the_first_context_never_takes_the_rest_when_its_cost_is_known(native, tmp_path: Path, who: str):
+    generated = f"-I{native.folder / 'libvgpu' / 'generated'}"
+    flags = (generated, "-D__CUDA_API_VERSION_INTERNAL", "-DNVML_NO_UNVERSIONED_FUNC_DEFS")
+    program = native.compile(PROGRAMS / "context_turn.c", SOURCES / "context_cost.c", *LEDGER, flags=flags)
+    run(program, who, tmp_path / "usage")
