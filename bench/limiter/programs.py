@@ -55,7 +55,7 @@ def build_programs(folder: Path, *, include: Path, sim: Path | None) -> Programs
     _compile(folder / "plugin.so", include, [ways / "plugin.c"], ["-shared", "-fPIC", "-ldl"])
     (folder / "blind").mkdir(exist_ok=True)
     _compile(folder / "blind" / "libnvidia-ml.so.1", include, [ways / "plugin.c"], ["-shared", "-fPIC", "-ldl"])
-    _compile(folder / "cost", include, [cost / "cost.c", cost / "raw_symbol.c"], link)
+    _compile(folder / "cost", include, [cost / "cost.c", HERE.parent / "raw_symbol.c"], link)
     _compile(folder / "start", include, [cost / "start.c"], link)
     _compile_if_possible(programs, "static", include, [ways / "static.c", ways / "plugin.c"], ["-static", "-ldl"])
     runtime = find_runtime(include)

@@ -27,6 +27,7 @@ from hami_hub.slicepage import SliceView, create_slice, read_slice
 from .scenarios import OTHER, OURS, RAW, Scenario, Tenant
 
 HERE = Path(__file__).resolve().parent
+WORKER = (HERE / "worker.c", HERE / "launches.c", HERE.parent / "raw_symbol.c")
 _VRAM = Mib(8000)
 _READY_SECONDS = 60
 _LATE_SECONDS = 15
@@ -278,18 +279,18 @@ class Ground:
 
 
 def compile_worker(output: Path, *, include: Path, driver: Path) -> None:
-    """Compile worker.c.
+    """Compile the tenant.
 
     Raises:
         GroundError: it can't be.
     """
     if shutil.which("cc") is None:
         raise GroundError("There is no C compiler. Install gcc.")
-    command = ["cc", "-std=gnu11", "-O2", "-Wall", "-D_GNU_SOURCE", "-pthread", "-isystem", include, HERE / "worker.c"]
+    command = ["cc", "-std=gnu11", "-O2", "-Wall", "-D_GNU_SOURCE", "-pthread", "-isystem", include, *WORKER]
     link = [driver, "-Wl,--allow-shlib-undefined", f"-Wl,-rpath,{driver.parent}", "-ldl", "-o", output]
     done = subprocess.run([*map(str, command), *map(str, link)], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise GroundError(f"worker.c can't be compiled: {done.stderr.strip()[-500:]}.")
+        raise GroundError(f"The worker can't be compiled: {done.stderr.strip()[-500:]}.")
 
 
 def plain_environment() -> dict[str, str]:

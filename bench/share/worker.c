@@ -13,12 +13,11 @@
 // Prints one line of JSON: "done": work finished by every tenth of a second since the start, in units of one kernel, one copy,
 // or on a simulated card ns of the card; "bursts": ms each took; "gap_ms": the longest time in which nothing was done.
 // launches: "straight": ns a call of the driver's own, median; "added", "low", "high": what a limiter adds, and its interval.
+#include "launches.h"
+#include "worker.h"
+
 #include <cuda.h>
 #include <dlfcn.h>
-#include <elf.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -26,17 +25,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #define MAX_STREAMS 64
 #define MAX_SAMPLES 4096
 #define MAX_BURSTS  8192
-#define MAX_PAIRS   (64 * 1000)
-#define BATCH       100
-#define WARM_UP     20
 
 // Each kernel counts itself when it has done its turns.
 static const char image[] =
@@ -91,22 +85,6 @@ static unsigned blocks;
 static uint64_t (*sim_busy)(unsigned, int);
 static _Atomic uint64_t copies;
 static _Atomic bool over;
-
-static void check(CUresult result, const char *call)
-{
-    if (result == CUDA_SUCCESS)
-        return;
-    fprintf(stderr, "%s answered %d\n", call, (int)result);
-    exit(1);
-}
-#define CHECK(call) check(call, #call)
-
-static uint64_t now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
 
 static void sleep_until(uint64_t when)
 {
@@ -259,114 +237,6 @@ static void calibrate(void)
     printf("{\"kernel_ns\": %.1f}\n", (double)(now() - began) / batch);
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-// ---- what a launch costs -----------------------------------------------------------------------------------------------
-
-typedef CUresult (*launch_call)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                                CUstream, void **, void **);
-
-static launch_call drivers_own;
-
-static void *map_driver(char *path, uintptr_t *base)
-{
-    char line[PATH_MAX + 100];
-    FILE *maps = fopen("/proc/self/maps", "r");
-    *path = 0;
-    while (maps && !*path && fgets(line, sizeof line, maps))
-        if (strstr(line, "/libcuda.so"))
-            sscanf(line, "%" SCNxPTR "-%*x %*s %*x %*s %*u %s", base, path);
-    int file = open(path, O_RDONLY);
-    struct stat status;
-    if (!maps || file < 0 || fstat(file, &status))
-        exit(3);
-    return mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, file, 0);
-}
-
-// cuLaunchKernel by the table in the library's file: whatever a limiter put before it in memory isn't there.
-static void find_drivers_own(void)
-{
-    char path[PATH_MAX + 100];
-    uintptr_t base;
-    const char *file = map_driver(path, &base);
-    const Elf64_Ehdr *head = (const void *)file;
-    const Elf64_Shdr *sections = (const void *)(file + head->e_shoff);
-    for (unsigned i = 0; i < head->e_shnum; i++) {
-        if (sections[i].sh_type != SHT_DYNSYM)
-            continue;
-        const char *names = file + sections[sections[i].sh_link].sh_offset;
-        const Elf64_Sym *symbols = (const void *)(file + sections[i].sh_offset);
-        for (size_t n = 0; n < sections[i].sh_size / sizeof *symbols; n++)
-            if (!strcmp(names + symbols[n].st_name, "cuLaunchKernel"))
-                drivers_own = (launch_call)(base + symbols[n].st_value);
-    }
-    if (!drivers_own)
-        exit(3);
-}
-
-static double straight[MAX_PAIRS], wrapped[MAX_PAIRS];
-static pthread_barrier_t together;
-
-static double time_batch(launch_call call, CUstream stream)
-{
-    void *parameters[] = {&options.ns, &options.turns, &count, &seen};
-    pthread_barrier_wait(&together);
-    uint64_t began = now();
-    for (unsigned i = 0; i < BATCH; i++)
-        CHECK(call(kernel, 1, 1, 1, 32, 1, 1, 0, stream, parameters, NULL));
-    double took = (double)(now() - began) / BATCH;
-    pthread_barrier_wait(&together);
-    CHECK(cuStreamSynchronize(stream));
-    return took;
-}
-
-// All threads launch in one way, then all in the other.
-static void *time_launches(void *argument)
-{
-    CUstream stream;
-    unsigned first = *(unsigned *)argument * options.pairs;
-    CHECK(cuCtxSetCurrent(context));
-    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    for (unsigned i = 0; i < options.pairs + WARM_UP; i++) {
-        unsigned at = first + (i < WARM_UP ? 0 : i - WARM_UP);
-        for (unsigned way = 0; way < 2; way++)
-            if ((i + way) % 2)
-                straight[at] = time_batch(drivers_own, stream);
-            else
-                wrapped[at] = time_batch(cuLaunchKernel, stream);
-    }
-    return NULL;
-}
-
-// Medians, and of the differences the bounds of a 95 % interval.
-static void run_launches(void)
-{
-    pthread_t threads[MAX_STREAMS];
-    unsigned numbers[MAX_STREAMS], all = options.threads * options.pairs;
-    static double added[MAX_PAIRS];
-    find_drivers_own();
-    pthread_barrier_init(&together, NULL, options.threads);
-    for (unsigned i = 0; i < options.threads; i++) {
-        numbers[i] = i;
-        pthread_create(&threads[i], NULL, time_launches, &numbers[i]);
-    }
-    for (unsigned i = 0; i < options.threads; i++)
-        pthread_join(threads[i], NULL);
-    for (unsigned i = 0; i < all; i++)
-        added[i] = wrapped[i] - straight[i];
-    qsort(added, all, sizeof *added, ascending);
-    qsort(straight, all, sizeof *straight, ascending);
-    unsigned off = 0;
-    while (off * off < all)
-        off++;
-    printf("{\"straight\": %.1f, \"added\": %.1f, \"low\": %.1f, \"high\": %.1f}\n", straight[all / 2], added[all / 2],
-           added[all / 2 - off], added[all / 2 + off]);
-}
-
 static void print_results(void)
 {
     printf("{\"done\": [");
@@ -479,7 +349,8 @@ int main(int argc, char **argv)
     if (is("calibrate"))
         calibrate();
     else if (is("launches"))
-        run_launches();
+        measure_launches(context, kernel, (void *[]){&options.ns, &options.turns, &count, &seen}, options.threads,
+                         options.pairs);
     else
         run();
     fflush(stdout);

@@ -3,7 +3,7 @@
 // Reads the names of measurements from stdin, one a line, and answers each with "NAME THROUGH DIRECT": the medians in
 // ns of the call as a program makes it, and of the driver's own function.  Without a limiter the two are the same, and
 // their difference is the noise.
-#include "raw_symbol.h"
+#include "../../raw_symbol.h"
 
 #include <cuda.h>
 #include <pthread.h>

@@ -2,12 +2,19 @@
 #include "way.h"
 
 #define ARRAY (256 * MIB)
+#define SIDE  4096 // of a flat one
 #define MANY  4000
+
+static CUDA_ARRAY3D_DESCRIPTOR flat(unsigned flags)
+{
+    return (CUDA_ARRAY3D_DESCRIPTOR){
+        .Width = SIDE, .Height = SIDE, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4, .Flags = flags};
+}
 
 static void array_2d(void)
 {
     open_card();
-    CUDA_ARRAY_DESCRIPTOR shape = {.Width = 4096, .Height = 4096, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
+    CUDA_ARRAY_DESCRIPTOR shape = {.Width = SIDE, .Height = SIDE, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
     CUarray array;
     while (wanting() && granted("cuArrayCreate", cuArrayCreate(&array, &shape), ARRAY))
         ;
@@ -37,7 +44,7 @@ static void array_3d(void)
 static void mipmap(void)
 {
     open_card();
-    CUDA_ARRAY3D_DESCRIPTOR shape = {.Width = 4096, .Height = 4096, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4};
+    CUDA_ARRAY3D_DESCRIPTOR shape = flat(0);
     CUmipmappedArray array;
     while (wanting() && granted("cuMipmappedArrayCreate", cuMipmappedArrayCreate(&array, &shape, 4), ARRAY))
         ;
@@ -65,23 +72,22 @@ static bool back(CUarrayMapInfo *all)
     return true;
 }
 
-static CUarrayMapInfo whole_level(unsigned width, unsigned height)
+static CUarrayMapInfo whole_level(void)
 {
     CUarrayMapInfo all = {.subresourceType = CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_SPARSE_LEVEL};
-    all.subresource.sparseLevel.extentWidth = width;
-    all.subresource.sparseLevel.extentHeight = height;
+    all.subresource.sparseLevel.extentWidth = SIDE;
+    all.subresource.sparseLevel.extentHeight = SIDE;
     all.subresource.sparseLevel.extentDepth = 1;
     return all;
 }
 
 static void back_arrays(unsigned flags)
 {
-    CUDA_ARRAY3D_DESCRIPTOR shape = {
-        .Width = 4096, .Height = 4096, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4, .Flags = flags};
+    CUDA_ARRAY3D_DESCRIPTOR shape = flat(flags);
     bool more = true;
     open_card();
     while (more && wanting()) {
-        CUarrayMapInfo all = whole_level(4096, 4096);
+        CUarrayMapInfo all = whole_level();
         all.resourceType = CU_RESOURCE_TYPE_ARRAY;
         need("cuArray3DCreate", cuArray3DCreate(&all.resource.array, &shape));
         more = back(&all);
@@ -100,12 +106,11 @@ static void deferred_array(void)
 
 static void sparse_mipmap(void)
 {
-    CUDA_ARRAY3D_DESCRIPTOR shape = {
-        .Width = 4096, .Height = 4096, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4, .Flags = CUDA_ARRAY3D_SPARSE};
+    CUDA_ARRAY3D_DESCRIPTOR shape = flat(CUDA_ARRAY3D_SPARSE);
     bool more = true;
     open_card();
     while (more && wanting()) {
-        CUarrayMapInfo all = whole_level(4096, 4096);
+        CUarrayMapInfo all = whole_level();
         all.resourceType = CU_RESOURCE_TYPE_MIPMAPPED_ARRAY;
         need("cuMipmappedArrayCreate", cuMipmappedArrayCreate(&all.resource.mipmap, &shape, 1));
         more = back(&all);
@@ -115,9 +120,8 @@ static void sparse_mipmap(void)
 // Other memory is bound to the same array each time: what was there before must come back.
 static void sparse_streaming(void)
 {
-    CUDA_ARRAY3D_DESCRIPTOR shape = {
-        .Width = 4096, .Height = 4096, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 4, .Flags = CUDA_ARRAY3D_SPARSE};
-    CUarrayMapInfo all = whole_level(4096, 4096);
+    CUDA_ARRAY3D_DESCRIPTOR shape = flat(CUDA_ARRAY3D_SPARSE);
+    CUarrayMapInfo all = whole_level();
     open_card();
     all.resourceType = CU_RESOURCE_TYPE_ARRAY;
     need("cuArray3DCreate", cuArray3DCreate(&all.resource.array, &shape));

@@ -77,10 +77,7 @@ static CUresult destroyed(const struct object *object, CUresult result)
 // A sparse one has no record: what it took is what was bound to it.
 static CUresult destroyed_unknown(CUresult result, bool active)
 {
-    int card = active && result == CUDA_SUCCESS ? cards_current() : CARD_NONE;
-    if (card >= 0)
-        footprint_refresh(card);
-    return result;
+    return footprint_looked(result, active ? cards_current() : CARD_NONE);
 }
 
 CUresult cuArrayDestroy(CUarray hArray)

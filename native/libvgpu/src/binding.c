@@ -48,14 +48,6 @@ CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count
     return result;
 }
 
-// After something was unbound, or a holder of bound memory went.
-static CUresult let_go(CUresult result, int card)
-{
-    if (result == CUDA_SUCCESS && card >= 0)
-        footprint_refresh(card);
-    return result;
-}
-
 CUresult cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
                             CUmemGenericAllocationHandle memHandle, size_t memOffset, size_t size,
                             unsigned long long flags)
@@ -94,7 +86,7 @@ CUresult cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev, 
 {
     bool active = cuda_enter() == DRIVER_ACTIVE;
     CUresult result = REAL(cuMulticastUnbind)(mcHandle, dev, mcOffset, size);
-    return let_go(result, active ? cards_accounted(dev) : CARD_NONE);
+    return footprint_looked(result, active ? cards_accounted(dev) : CARD_NONE);
 }
 
 CUresult cuLogicalEndpointBindMem(CUlogicalEndpointId leId, CUdevice dev, cuuint64_t offset,
@@ -118,12 +110,12 @@ CUresult cuLogicalEndpointUnbind(CUlogicalEndpointId leId, CUdevice dev, cuuint6
 {
     bool active = cuda_enter() == DRIVER_ACTIVE;
     CUresult result = REAL(cuLogicalEndpointUnbind)(leId, dev, offset, size);
-    return let_go(result, active ? cards_accounted(dev) : CARD_NONE);
+    return footprint_looked(result, active ? cards_accounted(dev) : CARD_NONE);
 }
 
 CUresult cuLogicalEndpointDestroy(CUlogicalEndpointId leId)
 {
     bool active = cuda_enter() == DRIVER_ACTIVE;
     CUresult result = REAL(cuLogicalEndpointDestroy)(leId);
-    return let_go(result, active ? cards_current() : CARD_NONE);
+    return footprint_looked(result, active ? cards_current() : CARD_NONE);
 }

@@ -169,6 +169,15 @@ int cards_of_stream(CUstream stream)
     return cards_current();
 }
 
+int cards_of_location(const CUmemLocation *location)
+{
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
+        return cards_accounted(location->id);
+    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN)
+        return cards_accounted(location->localized.deviceId);
+    return CARD_NONE;
+}
+
 bool cards_device(int card, CUdevice *device)
 {
     int known = atomic_load(&device_of_card[card]);

@@ -24,6 +24,9 @@ int cards_current(void);
 // Of a stream.  NULL and the two special streams mean the current context.
 int cards_of_stream(CUstream stream);
 
+// Of a location as the program wrote it; host memory is CARD_NONE.
+int cards_of_location(const CUmemLocation *location);
+
 // A CUDA device of that card, if one was ever seen.
 bool cards_device(int card, CUdevice *device);
 

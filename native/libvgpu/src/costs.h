@@ -1,7 +1,6 @@
 // What a kernel, graph or copy takes of the card, learned from the last times. An estimate: it decides when to look,
 // and what to charge only where nothing better is known (meter.c).
-// Owns: a table by (function, size), changed without a
-// lock: an estimate that two threads improve at once is still one.
+// Owns: a table by (function, size), changed without a lock: an estimate that two threads improve at once is still one.
 #ifndef COSTS_H
 #define COSTS_H
 

@@ -209,6 +209,13 @@ void footprint_refresh(int card)
     refresh_by_figure(ledger, card);
 }
 
+CUresult footprint_looked(CUresult result, int card)
+{
+    if (result == CUDA_SUCCESS && card >= 0)
+        footprint_refresh(card);
+    return result;
+}
+
 void footprint_look_where_doubted(void)
 {
     for (int card = 0; card < HAMI_MAX_CARDS; card++)

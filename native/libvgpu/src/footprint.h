@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "entry_tables.h"
+
 // Around every operation that changes `held` and what the driver holds: while one is under way, the figure and the ledger
 // can't be compared exactly.
 void footprint_enter(int card);
@@ -23,6 +25,9 @@ void footprint_hide(int card, int64_t bytes);
 
 // Bring the overhead word up to date.
 void footprint_refresh(int card);
+
+// The same after a call that gave or took what no record tells, if it went well and there is a card.  Returns `result`.
+CUresult footprint_looked(CUresult result, int card);
 
 // The same, if the last time was long ago or something is known to have slipped.  Cheap otherwise.  A process that has not
 // asked NVML yet doesn't begin before half of the slice is used: starting NVML takes longer than all else here.

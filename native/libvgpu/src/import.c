@@ -8,10 +8,7 @@
 
 static CUresult looked(CUresult result, enum driver_mode mode)
 {
-    int card = result == CUDA_SUCCESS && mode == DRIVER_ACTIVE ? cards_current() : CARD_NONE;
-    if (card >= 0)
-        footprint_refresh(card);
-    return result;
+    return footprint_looked(result, mode == DRIVER_ACTIVE ? cards_current() : CARD_NONE);
 }
 
 // Noted before the driver is asked: the maker may die a moment later.

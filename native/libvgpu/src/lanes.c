@@ -179,8 +179,7 @@ static bool is_limited(int card)
     if (card < 0)
         return false;
     const struct hami_card_limit *limit = &slice()->limits->cards[card];
-    uint32_t cores = atomic_load_explicit(&limit->cores, memory_order_relaxed);
-    return cores >= 1 && cores < 100 && limit->policy != HAMI_POLICY_DISABLE;
+    return slice_has_core_share(limit);
 }
 
 static bool is_idle(const struct lane *lane)

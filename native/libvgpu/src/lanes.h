@@ -94,7 +94,7 @@ bool lanes_is_default(const struct lane *lane);
 // Number of the last mark that the card has passed.
 uint32_t lanes_done(const struct lane *lane);
 
-// The stream is gone, or about to be captured: no mark must be put there any more.
+// The stream is about to be destroyed: no mark must be put there any more.
 void lanes_forget(CUstream stream);
 
 // Put mark `number` behind what the stream has.  False: this driver or stream takes none.

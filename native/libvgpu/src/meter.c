@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "arithmetic.h"
 #include "capture.h"
 #include "driver.h"
 #include "share_clock.h"
@@ -16,9 +17,8 @@
 #define UNBROKEN_NS (2 * TURN_MS) // the card leaves a process its slice of 2 ms before others have theirs
 #define SLACK_NS    (10 * TURN_US)
 #define SPAN_NS     (2 * TURN_MS)
-#define BIAS_ONE    1024
-#define BIAS_LEAST  (BIAS_ONE / 32)
-#define BIAS_MOST   (BIAS_ONE * 9 / 8)
+#define BIAS_LEAST  (METER_BIAS_ONE / 32)
+#define BIAS_MOST   (METER_BIAS_ONE * 9 / 8)
 #define PATIENCE_NS (120 * TURN_MS)
 #define SPINS       200
 
@@ -29,7 +29,7 @@ static void prepare(struct meter *meter)
     if (meter->bias)
         return;
     meter->patience_ns = PATIENCE_NS;
-    meter->bias = BIAS_ONE;
+    meter->bias = METER_BIAS_ONE;
 }
 
 struct meter *meter_of(unsigned card)
@@ -57,26 +57,6 @@ void meter_unlock(struct meter *meter)
     atomic_flag_clear_explicit(&meter->lock, memory_order_release);
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t most(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-static uint64_t less(uint64_t from, uint64_t what)
-{
-    return from > what ? from - what : 0;
-}
-
-static uint64_t scaled(const struct meter *meter, uint64_t estimate)
-{
-    return estimate * (uint64_t)meter->bias / BIAS_ONE;
-}
-
 // What took between `low` and `high`: the nearest to what was expected is the most likely.
 static uint64_t nearest(uint64_t expected, uint64_t low, uint64_t high)
 {
@@ -91,7 +71,7 @@ static void learn_bias(struct meter *meter, uint64_t estimated, uint64_t taken)
     meter->span_taken += taken;
     if (meter->span_taken < SPAN_NS || !meter->span_estimated)
         return;
-    int64_t bias = (3 * meter->bias + (int64_t)(meter->span_taken * BIAS_ONE / meter->span_estimated)) / 4;
+    int64_t bias = (3 * meter->bias + (int64_t)(meter->span_taken * METER_BIAS_ONE / meter->span_estimated)) / 4;
     // kernels may run side by side, and one that is measured doesn't take much longer than that
     meter->bias = bias < BIAS_LEAST ? BIAS_LEAST : bias > BIAS_MOST ? BIAS_MOST : bias;
     meter->span_estimated = meter->span_taken = 0;
@@ -131,7 +111,7 @@ static void learn(struct meter *meter, const struct segment *segment, uint64_t t
     bool uniform = segment->only && segment->count;
     if (uniform && exact) {
         costs_measure(segment->only, taken / segment->count);
-        meter->bias += (BIAS_ONE - meter->bias) / 8;
+        meter->bias += (METER_BIAS_ONE - meter->bias) / 8;
     } else if (uniform) {
         costs_guess(segment->only, taken / segment->count);
     } else if (exact && !segment->probe) {
@@ -146,7 +126,7 @@ static void book_stamped(struct meter *meter, const struct segment *segment, str
     uint64_t low = least(high, less(segment->to_ns, segment->closed_ns));
     bool crowded = meter->crowd > 1, whole = !crowded || high < UNBROKEN_NS;
     bool tight = whole && !segment->guessed && high - low <= high / 8 + SLACK_NS / 4;
-    uint64_t expected = !segment->probe ? scaled(meter, segment->ns) : whole ? high : meter->advance_ns;
+    uint64_t expected = !segment->probe ? meter_scaled(meter, segment->ns) : whole ? high : meter->advance_ns;
     if (!whole) // part of it was theirs
         low /= meter->crowd;
     if (crowded && is_sure(segment))
@@ -225,7 +205,7 @@ static struct tally collect(struct meter *meter, unsigned card, uint64_t now)
 // Work without a mark, which nobody waited for: it has had its time.
 static void expire(struct meter *meter, unsigned card, struct tally *tally, uint64_t now)
 {
-    uint64_t expected = scaled(meter, tally->open);
+    uint64_t expected = meter_scaled(meter, tally->open);
     if (!tally->open || tally->undone || tally->unknown_undone ||
         now - meter->progress_ns < expected + expected / 4 + NEAR_NS)
         return;
@@ -250,7 +230,7 @@ static uint64_t unstamped_taken(struct meter *meter, const struct tally *tally, 
     if (!tally->unstamped && !tally->unknown_finished)
         return 0;
     uint64_t high = less(now + lanes_latency(), meter->progress_ns + tally->taken);
-    uint64_t taken = tally->unknown_finished ? high / 2 : least(scaled(meter, tally->unstamped), high);
+    uint64_t taken = tally->unknown_finished ? high / 2 : least(meter_scaled(meter, tally->unstamped), high);
     if (tally->unknown_finished && tally->only && tally->count)
         costs_guess(tally->only, taken / tally->count);
     return taken;
@@ -261,7 +241,7 @@ static uint64_t time_worked(const struct meter *meter, const struct tally *tally
 {
     uint64_t dt = now - meter->polled_ns, all = tally->unstamped + tally->stamped + tally->undone + tally->open;
     uint64_t known =
-        meter->pending ? meter->left_ns + scaled(meter, less(all, meter->expected_ns)) : scaled(meter, all);
+        meter->pending ? meter->left_ns + meter_scaled(meter, less(all, meter->expected_ns)) : meter_scaled(meter, all);
     if (!still_pending(tally))
         return meter->pending && (watched || dt <= NEAR_NS) ? dt / 2 : least(dt, known);
     return watched || tally->unknown_undone ? dt : least(dt, known + known / 8 + SLACK_NS);
@@ -312,10 +292,10 @@ static void note_state(struct meter *meter, unsigned card, const struct tally *t
         meter->ended_ns = now;
     meter->unknown = tally->unknown_undone;
     meter->expected_ns = tally->undone + tally->open;
-    uint64_t left = scaled(meter, meter->expected_ns),
+    uint64_t left = meter_scaled(meter, meter->expected_ns),
              gone = less(now, meter->progress_ns) / (meter->contexts ? meter->contexts : 1);
     meter->left_ns = less(left, gone);
-    meter->next_ns = less(scaled(meter, tally->next ? tally->next : tally->open), gone);
+    meter->next_ns = less(meter_scaled(meter, tally->next ? tally->next : tally->open), gone);
     if (pending || meter->ring.own || meter->ring.contexts)
         meter->free_since = 0;
     else if (!meter->free_since)

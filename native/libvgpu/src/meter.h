@@ -21,6 +21,8 @@
 #include "lanes.h"
 #include "ring.h"
 
+#define METER_BIAS_ONE 1024
+
 struct meter {
     // Estimated card time that lanes may still take without asking, and how much a lane takes at once.
     _Alignas(64) _Atomic int64_t permit;
@@ -48,13 +50,19 @@ struct meter {
     uint64_t free_since;  // nobody has had work on the card since, 0: somebody has
     uint64_t queued_ns;   // since when it has been about to go, like others of the slice
     uint64_t patience_ns; // with work that should have ended
-    int64_t bias;         // what work takes, in 1/1024 of the estimates
+    int64_t bias;         // what work takes, in 1/METER_BIAS_ONE of the estimates
     uint64_t span_estimated, span_taken;
     unsigned contexts;      // that shared the card when it was last looked at
     unsigned crowd;         // the most since the last mark
     struct segment settled; // what the program has waited for since then
     struct ring_view ring;
 };
+
+// What estimates are taken for, as long as `bias` says that they are too high or too low.
+static inline uint64_t meter_scaled(const struct meter *meter, uint64_t estimate)
+{
+    return estimate * (uint64_t)meter->bias / METER_BIAS_ONE;
+}
 
 struct meter *meter_of(unsigned card);
 

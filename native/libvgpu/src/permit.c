@@ -1,6 +1,6 @@
 #include "permit.h"
 
-#include "cards.h"
+#include "arithmetic.h"
 #include "ring.h"
 #include "share_clock.h"
 #include "slice.h"
@@ -32,11 +32,6 @@ static const struct pace LOOSE = {1 * TURN_MS, 3 * TURN_MS, false};
 static const struct pace CAPPED = {TURN_MS / 2, 150 * TURN_US, false};
 static const struct pace TIGHT = {TURN_MS / 4, 60 * TURN_US, false};
 
-static uint64_t most(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 static const struct hami_card_limit *limit_of(unsigned card)
 {
     return &slice()->limits->cards[card];
@@ -62,7 +57,7 @@ static void wake(struct meter *meter, unsigned card, struct turn_self *self, boo
 {
     struct hami_turns_card *ours = &turns_page()->cards[card];
     uint64_t active = atomic_load_explicit(&ours->active_ns, memory_order_relaxed);
-    uint64_t idle = now > active ? now - active : 0;
+    uint64_t idle = less(now, active);
     self->starved_ns = idle;
     if (waits || meter->pending || meter->ring.own || idle < IDLE_NS)
         return;
@@ -98,7 +93,7 @@ static bool is_overdue(struct meter *meter, uint64_t now)
 {
     if (!meter->pending || meter->left_ns || now < meter->progress_ns)
         return false;
-    uint64_t expected = meter->expected_ns * (uint64_t)meter->bias / 1024 * (meter->contexts ? meter->contexts : 1);
+    uint64_t expected = meter_scaled(meter, meter->expected_ns) * (meter->contexts ? meter->contexts : 1);
     if (now - meter->progress_ns < expected + meter->patience_ns)
         return false;
     meter->patience_ns *= 2;
@@ -108,7 +103,7 @@ static bool is_overdue(struct meter *meter, uint64_t now)
 // While there is work on the card, its end is to be seen when it comes.
 static uint64_t next_look(const struct meter *meter, uint64_t now)
 {
-    uint64_t gone = now > meter->progress_ns ? now - meter->progress_ns : 0;
+    uint64_t gone = less(now, meter->progress_ns);
     uint64_t step = most(LEAST_ASK, gone / (meter->unknown ? 16 : 128));
     if (!meter->unknown && meter->next_ns)
         step = most(step, meter->next_ns - meter->next_ns / 16);
@@ -204,7 +199,8 @@ static void grant(struct meter *meter, unsigned card, const struct pace *pace, s
                   uint64_t now)
 {
     unsigned lanes = lanes_on(card);
-    uint64_t permit = meter->bias < 1024 ? pace->permit_ns * 1024 / (uint64_t)meter->bias : pace->permit_ns;
+    uint64_t permit =
+        meter->bias < METER_BIAS_ONE ? pace->permit_ns * METER_BIAS_ONE / (uint64_t)meter->bias : pace->permit_ns;
     uint64_t part = permit / (lanes ? lanes : 1), own = most(part, cost);
     meter_begin(meter, now);
     meter->running = true;

@@ -61,13 +61,19 @@ static bool put_handle(uint64_t handle, struct physical *physical, uint64_t coun
         .key = handle, .kind = OBJECT_PHYSICAL, .card = -1, .bytes = count, .value = (uint64_t)(uintptr_t)physical});
 }
 
-bool physical_add_handle(uint64_t handle, struct physical *physical)
+static bool add_handle(uint64_t handle, struct physical *physical)
 {
-    pthread_mutex_lock(&lock);
     struct object object;
     uint64_t count = of_handle(handle, &object) == physical ? object.bytes + 1 : 1;
     bool done = put_handle(handle, physical, count);
     physical->handles += done;
+    return done;
+}
+
+bool physical_add_handle(uint64_t handle, struct physical *physical)
+{
+    pthread_mutex_lock(&lock);
+    bool done = add_handle(handle, physical);
     pthread_mutex_unlock(&lock);
     return done;
 }
@@ -76,8 +82,9 @@ bool physical_retain(uint64_t handle, uint64_t address)
 {
     pthread_mutex_lock(&lock);
     struct physical *physical = at_address(address);
+    bool done = physical && add_handle(handle, physical);
     pthread_mutex_unlock(&lock);
-    return physical && physical_add_handle(handle, physical);
+    return done;
 }
 
 static uint32_t drop_if_gone(struct physical *physical, physical_gone gone)
@@ -200,24 +207,26 @@ uint32_t physical_leave(struct physical_leaving *leaving, bool done, physical_go
     return bound;
 }
 
-void physical_export(uint64_t handle)
+static void mark(uint64_t handle, bool exported, bool bound)
 {
     pthread_mutex_lock(&lock);
     struct object object;
     struct physical *physical = of_handle(handle, &object);
-    if (physical)
-        physical->exported = true;
+    if (physical) {
+        physical->exported |= exported;
+        physical->bound |= bound;
+    }
     pthread_mutex_unlock(&lock);
+}
+
+void physical_export(uint64_t handle)
+{
+    mark(handle, true, false);
 }
 
 void physical_bind(uint64_t handle)
 {
-    pthread_mutex_lock(&lock);
-    struct object object;
-    struct physical *physical = of_handle(handle, &object);
-    if (physical)
-        physical->bound = true;
-    pthread_mutex_unlock(&lock);
+    mark(handle, false, true);
 }
 
 void physical_bind_range(uint64_t address, uint64_t size)

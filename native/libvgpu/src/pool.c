@@ -90,8 +90,7 @@ void pool_settle(struct pool *pool)
     atomic_store(&pool->charged, reserved);
 }
 
-// Every pool of a card, or with CARD_NONE of all cards.
-static void settle_each(int card)
+void pool_refresh(int card)
 {
     int high = atomic_load_explicit(&pool_high, memory_order_acquire);
     if (!high)
@@ -103,17 +102,12 @@ static void settle_each(int card)
     pthread_mutex_unlock(&lock);
 }
 
-void pool_refresh(int card)
-{
-    settle_each(card);
-}
-
 _Atomic bool pool_freed;
 
 void pool_settle_all(void)
 {
     atomic_store(&pool_freed, false);
-    settle_each(CARD_NONE);
+    pool_refresh(CARD_NONE);
     footprint_look_where_doubted();
 }
 
@@ -141,12 +135,8 @@ void pool_trim(int card)
 
 int pool_card_of_location(const CUmemLocation *location)
 {
-    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
-        return cards_accounted(location->id);
-    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN)
-        return cards_accounted(location->localized.deviceId);
     // a managed pool without a home: the pages go to whoever uses them, most likely here
-    return location->type == CU_MEM_LOCATION_TYPE_NONE ? cards_current() : CARD_NONE;
+    return location->type == CU_MEM_LOCATION_TYPE_NONE ? cards_current() : cards_of_location(location);
 }
 
 // ---- the calls ---------------------------------------------------------------------------------------------------------
@@ -204,9 +194,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
     }
     pthread_mutex_unlock(&lock);
     pool_forget_current();
-    if (card >= 0)
-        footprint_refresh(card);
-    return result;
+    return footprint_looked(result, card);
 }
 
 CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)

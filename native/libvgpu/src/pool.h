@@ -7,7 +7,7 @@
 
 #include "entry_tables.h"
 
-// Read every pool of a card again: pools shrink by themselves when the program synchronises.
+// Read every pool of a card, with CARD_NONE of all cards, again: pools shrink by themselves when the program synchronises.
 void pool_refresh(int card);
 
 // Give back what the pools of a card only cache, as the driver does when memory runs out.

@@ -32,7 +32,7 @@ struct ring_view {
     unsigned contexts;   // of neighbours, with work on the card
     unsigned own;        // the slice's other processes with work on the card
     bool own_wants;      // one of them waits for its turn
-    uint64_t company_ns; // a neighbour was active so long ago
+    uint64_t company_ns; // when a neighbour was last active, 0: never
     uint64_t spent_ns;   // what the neighbours said they used since the view was made
 };
 

@@ -28,11 +28,8 @@ static bool find_mode(void)
     cards_current(); // limits of the environment get their cards now
     const struct hami_limits *limits = slice()->limits;
     bool any = false;
-    for (uint32_t i = 0; i < limits->card_count; i++) {
-        uint32_t cores = atomic_load_explicit(&limits->cards[i].cores, memory_order_relaxed);
-        any |= cores >= 1 && cores < 100 && limits->cards[i].policy != HAMI_POLICY_DISABLE &&
-               !(limits->cards[i].flags & HAMI_CARD_WHOLE);
-    }
+    for (uint32_t i = 0; i < limits->card_count; i++)
+        any |= slice_has_core_share(&limits->cards[i]) && !(limits->cards[i].flags & HAMI_CARD_WHOLE);
     atomic_store(&share_mode, any ? SHARE_ON : SHARE_OFF);
     return any;
 }

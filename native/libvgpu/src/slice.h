@@ -42,4 +42,11 @@ static inline bool slice_whole(unsigned card)
     return slice()->limits->cards[card].flags & HAMI_CARD_WHOLE;
 }
 
+// Whether the card's time is shared now, or capped; not asked of a whole card.
+static inline bool slice_has_core_share(const struct hami_card_limit *limit)
+{
+    uint32_t cores = atomic_load_explicit(&limit->cores, memory_order_relaxed);
+    return cores >= 1 && cores < 100 && limit->policy != HAMI_POLICY_DISABLE;
+}
+
 #endif

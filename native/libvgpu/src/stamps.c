@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "arithmetic.h"
 #include "capture.h"
 #include "driver.h"
 #include "share_clock.h"
@@ -96,11 +97,6 @@ bool stamps_end(struct lane *lane, uint32_t number)
     return record(lane, &pair_of(lane, number)->end);
 }
 
-static uint64_t less(uint64_t from, uint64_t what)
-{
-    return from > what ? from - what : 0;
-}
-
 // The segment began with a stamp of its own, on an idle lane: until the first launch had reached the card that waited
 // for it.
 // Beside others the card came to it at any time: taken for later than it was, its end corrects itself when it's seen;
@@ -113,7 +109,7 @@ static bool read_begun(struct lane *lane, struct segment *segment, uint32_t numb
         return false;
     segment->to_ns = segment->company ? now : segment->opened_ns + ns;
     *took = less(ns, segment->call_ns + atomic_load_explicit(&empty_ns, memory_order_relaxed) / 4);
-    *took = *took > ns / 8 ? *took : ns / 8;
+    *took = most(*took, ns / 8);
     return true;
 }
 
@@ -161,13 +157,13 @@ static void read_segment(struct lane *lane, uint32_t number, uint64_t now)
 
 static void read_lane(struct lane *lane, uint64_t now)
 {
-    uint32_t read = atomic_load_explicit(&lane->read, memory_order_relaxed), done = lanes_done(lane);
+    uint32_t done = lanes_done(lane);
     if (atomic_flag_test_and_set_explicit(&lane->closing, memory_order_acquire))
         return;
     uint32_t sent = atomic_load_explicit(&lane->sent, memory_order_relaxed);
     if ((int32_t)(done - sent) > 0) // only the card writes there, but it's memory of the program
         done = sent;
-    read = atomic_load_explicit(&lane->read, memory_order_relaxed);
+    uint32_t read = atomic_load_explicit(&lane->read, memory_order_relaxed);
     while (read != done && (int32_t)(done - read) > 0) {
         read = lane_next(read);
         read_segment(lane, read, now);

@@ -1,17 +1,9 @@
 #include "turns.h"
 
+#include "arithmetic.h"
+
 #define POLL_NS     (20 * TURN_US)  // between looks at a card that may come free any moment
 #define POLL_MAX_NS (200 * TURN_US) // a neighbour may stop early
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t most(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
 
 static struct turn_answer go(void)
 {

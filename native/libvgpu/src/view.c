@@ -1,6 +1,7 @@
 // What CUDA says of the card's memory; nvml_memory.c says the same by NVML.
 #include "view.h"
 
+#include "arithmetic.h"
 #include "cards.h"
 #include "driver.h"
 #include "footprint.h"
@@ -10,14 +11,9 @@
 #include "pool.h"
 #include "slice.h"
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 uint64_t view_total(int card, uint64_t real_total)
 {
-    return card == CARD_FOREIGN ? 0 : smaller(slice_vram((unsigned)card), real_total);
+    return card == CARD_FOREIGN ? 0 : least(slice_vram((unsigned)card), real_total);
 }
 
 struct view view_of(int card, uint64_t real_total, uint64_t real_free)
@@ -30,8 +26,8 @@ struct view view_of(int card, uint64_t real_total, uint64_t real_free)
     member_reap(false);
     uint64_t used = ledger_used(slice()->usage, (unsigned)card);
     // a slice that was shrunk below its use is full, not less than empty
-    view.used = smaller(used, view.total);
-    view.free = smaller(view.total - view.used, real_free);
+    view.used = least(used, view.total);
+    view.free = least(view.total - view.used, real_free);
     return view;
 }
 
@@ -61,9 +57,9 @@ CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
         return REAL(cuMemGetInfo)(free, total);
     CUresult result = cuMemGetInfo_v2(&wide_free, &wide_total);
     if (result == CUDA_SUCCESS && free)
-        *free = (unsigned)smaller(wide_free, UINT32_MAX);
+        *free = (unsigned)least(wide_free, UINT32_MAX);
     if (result == CUDA_SUCCESS && total)
-        *total = (unsigned)smaller(wide_total, UINT32_MAX);
+        *total = (unsigned)least(wide_total, UINT32_MAX);
     return result;
 }
 
@@ -84,6 +80,6 @@ CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
         return REAL(cuDeviceTotalMem)(bytes, dev);
     CUresult result = bytes ? cuDeviceTotalMem_v2(&wide, dev) : CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
-        *bytes = (unsigned)smaller(wide, UINT32_MAX);
+        *bytes = (unsigned)least(wide, UINT32_MAX);
     return result;
 }

@@ -6,15 +6,6 @@
 #include "footprint.h"
 #include "physical.h"
 
-static int card_of_location(const CUmemLocation *location)
-{
-    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE)
-        return cards_accounted(location->id);
-    if (location->type == CU_MEM_LOCATION_TYPE_DEVICE_LOCALITY_DOMAIN)
-        return cards_accounted(location->localized.deviceId);
-    return CARD_NONE; // host memory, of one NUMA node or another
-}
-
 // What was exported lives on in descriptors that nobody can count, unseen in the driver's figure of this process: it stays
 // charged until the process ends.  What was bound is in the figure as long as it lives.
 static void uncharge(const struct physical *physical)
@@ -41,7 +32,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
     struct charge charge;
     bool active = cuda_enter() == DRIVER_ACTIVE;
     CUresult refused =
-        charge_card(&charge, active && prop ? card_of_location(&prop->location) : CARD_NONE, size, __func__);
+        charge_card(&charge, active && prop ? cards_of_location(&prop->location) : CARD_NONE, size, __func__);
     if (refused != CUDA_SUCCESS)
         return refused;
     CUresult result = REAL(cuMemCreate)(handle, size, prop, flags);
@@ -62,10 +53,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     bool known = leaving.first;
     CUresult result = REAL(cuMemRelease)(handle);
     look_at(physical_leave(&leaving, result == CUDA_SUCCESS, uncharge));
-    int card = !known && result == CUDA_SUCCESS ? cards_current() : CARD_NONE;
-    if (card >= 0)
-        footprint_refresh(card);
-    return result;
+    return footprint_looked(result, known ? CARD_NONE : cards_current());
 }
 
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle,

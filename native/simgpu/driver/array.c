@@ -60,7 +60,7 @@ static uint64_t bytes_of(const struct array *array)
 static CUresult map(const struct context *context, uint64_t bytes, unsigned flags, char **base, uint64_t *mapped,
                     uint64_t *charged)
 {
-    uint64_t charge = flags & (CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_SPARSE) ? 0 : round_up(bytes, BLOCK_BYTES);
+    uint64_t charge = flags & ARRAY_UNBACKED ? 0 : round_up(bytes, BLOCK_BYTES);
     if (charge && !memory_take(context->card, charge, SIM_SHOWN))
         return CUDA_ERROR_OUT_OF_MEMORY;
     *mapped = round_up(bytes, BLOCK_BYTES);
@@ -195,7 +195,7 @@ static CUresult requirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, uint64_t bytes
     unsigned card;
     if (!device_card(device, &card))
         return CUDA_ERROR_INVALID_DEVICE;
-    if (!(flags & (CUDA_ARRAY3D_DEFERRED_MAPPING | CUDA_ARRAY3D_SPARSE)))
+    if (!(flags & ARRAY_UNBACKED))
         return CUDA_ERROR_INVALID_VALUE; // as measured
     *out = (CUDA_ARRAY_MEMORY_REQUIREMENTS){.size = round_up(bytes, REQUIREMENT_UNIT), .alignment = REQUIREMENT_UNIT};
     return CUDA_SUCCESS;

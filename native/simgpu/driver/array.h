@@ -5,7 +5,8 @@
 
 #include "driver.h"
 
-#define ARRAY_LEVELS 17
+#define ARRAY_LEVELS   17
+#define ARRAY_UNBACKED (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)
 
 struct mipmap;
 

@@ -30,10 +30,8 @@ CUresult cuImportExternalMemory(CUexternalMemory *out, const CUDA_EXTERNAL_MEMOR
     struct external *external = malloc(sizeof *external);
     struct physical *physical = external ? physical_import(description->handle.fd) : NULL;
     if (!physical || physical->bytes < description->size) {
-        if (physical) {
-            physical->handles--;
-            physical_drop_if_unused(physical);
-        }
+        if (physical)
+            physical_release(physical);
         result = external ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
         free(external);
         return leave(result);
@@ -79,8 +77,7 @@ CUresult cuDestroyExternalMemory(CUexternalMemory handle)
     struct external *external = external_of(handle);
     if (!external)
         return leave(CUDA_ERROR_INVALID_HANDLE);
-    external->physical->handles--;
-    physical_drop_if_unused(external->physical);
+    physical_release(external->physical);
     handle_remove(external);
     free(external);
     return leave(CUDA_SUCCESS);

@@ -63,17 +63,26 @@ CUresult cuMulticastCreate(CUmemGenericAllocationHandle *out, const CUmulticastO
     return leave(CUDA_SUCCESS);
 }
 
-CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle handle, CUdevice device)
+// Enters the driver; only with CUDA_SUCCESS it is entered afterwards.
+static CUresult enter_object(CUmemGenericAllocationHandle handle, CUdevice device, struct multicast **object,
+                             unsigned *card)
 {
     CUresult result = enter_driver();
     if (result != CUDA_SUCCESS)
         return result;
-    unsigned card;
-    struct multicast *object = multicast_of(handle);
-    if (!object)
+    *object = multicast_of(handle);
+    if (!*object)
         return leave(can_multicast() ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED);
-    if (!device_card(device, &card))
-        return leave(CUDA_ERROR_INVALID_DEVICE);
+    return device_card(device, card) ? CUDA_SUCCESS : leave(CUDA_ERROR_INVALID_DEVICE);
+}
+
+CUresult cuMulticastAddDevice(CUmemGenericAllocationHandle handle, CUdevice device)
+{
+    unsigned card;
+    struct multicast *object;
+    CUresult result = enter_object(handle, device, &object, &card);
+    if (result != CUDA_SUCCESS)
+        return result;
     if (object->cards >> card & 1 || (unsigned)__builtin_popcount(object->cards) == object->props.numDevices)
         return leave(CUDA_ERROR_INVALID_VALUE);
     object->cards |= 1u << card;
@@ -141,15 +150,11 @@ CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle handle, CUdevice de
 
 CUresult cuMulticastUnbind(CUmemGenericAllocationHandle handle, CUdevice device, size_t offset, size_t size)
 {
-    CUresult result = enter_driver();
+    unsigned card;
+    struct multicast *object;
+    CUresult result = enter_object(handle, device, &object, &card);
     if (result != CUDA_SUCCESS)
         return result;
-    unsigned card;
-    struct multicast *object = multicast_of(handle);
-    if (!object)
-        return leave(can_multicast() ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED);
-    if (!device_card(device, &card))
-        return leave(CUDA_ERROR_INVALID_DEVICE);
     for (struct bound **link = &object->bound; *link;) {
         bool within =
             (*link)->card == card && (*link)->offset >= offset && (*link)->offset + (*link)->size <= offset + size;

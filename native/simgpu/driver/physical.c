@@ -56,6 +56,12 @@ void physical_drop_if_unused(struct physical *physical)
     free(physical);
 }
 
+void physical_release(struct physical *physical)
+{
+    physical->handles--;
+    physical_drop_if_unused(physical);
+}
+
 bool physical_location(const CUmemLocation *location, unsigned *card, bool *on_card)
 {
     switch (location->type) {
@@ -146,8 +152,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     struct physical *physical = physical_of(handle);
     if (!physical || physical->handles == 0)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    physical->handles--;
-    physical_drop_if_unused(physical);
+    physical_release(physical);
     return leave(CUDA_SUCCESS);
 }
 

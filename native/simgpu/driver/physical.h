@@ -12,7 +12,6 @@ struct physical {
     unsigned card;
     bool on_card;  // host memory takes no room there
     bool imported; // charged to its maker
-    bool released; // by its handles
     unsigned handles, mappings;
     uint64_t bytes;
     int file;
@@ -23,6 +22,8 @@ struct physical {
 struct physical *physical_of(CUmemGenericAllocationHandle handle);
 // The memory behind an exported descriptor, with one handle of this process; NULL: it is none.
 struct physical *physical_import(int descriptor);
+// One handle less.
+void physical_release(struct physical *physical);
 void physical_drop_if_unused(struct physical *physical);
 // Whether the location is one, and if on a card, on which.
 bool physical_location(const CUmemLocation *location, unsigned *card, bool *on_card);

@@ -9,13 +9,12 @@
 
 static bool can_be_bound(const CUarrayMapInfo *part)
 {
-    const unsigned flags = CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING;
     if (part->resourceType == CU_RESOURCE_TYPE_MIPMAPPED_ARRAY) {
         const struct mipmap *mipmap = mipmap_of(part->resource.mipmap);
-        return mipmap && mipmap->description.Flags & flags;
+        return mipmap && mipmap->description.Flags & ARRAY_UNBACKED;
     }
     const struct array *array = part->resourceType == CU_RESOURCE_TYPE_ARRAY ? array_of(part->resource.array) : NULL;
-    return array && !array->mipmap && array->description.Flags & flags;
+    return array && !array->mipmap && array->description.Flags & ARRAY_UNBACKED;
 }
 
 static CUresult bind(const CUarrayMapInfo *part)
@@ -43,13 +42,12 @@ CUresult cuMemMapArrayAsync(CUarrayMapInfo *parts, unsigned int count, CUstream 
     return leave(result);
 }
 
-static CUresult properties(CUDA_ARRAY_SPARSE_PROPERTIES *out, const CUDA_ARRAY3D_DESCRIPTOR *description,
-                           unsigned element)
+static CUresult properties(CUDA_ARRAY_SPARSE_PROPERTIES *out, const struct array *array)
 {
-    if (!(description->Flags & CUDA_ARRAY3D_SPARSE))
+    if (!(array->description.Flags & CUDA_ARRAY3D_SPARSE))
         return CUDA_ERROR_INVALID_VALUE;
-    unsigned width = TILE_SIDE_BYTES;
-    *out = (CUDA_ARRAY_SPARSE_PROPERTIES){.tileExtent = {width / element, TILE_SIDE_BYTES, 1}};
+    unsigned element = (unsigned)(array->row_bytes / array->description.Width);
+    *out = (CUDA_ARRAY_SPARSE_PROPERTIES){.tileExtent = {TILE_SIDE_BYTES / element, TILE_SIDE_BYTES, 1}};
     return CUDA_SUCCESS;
 }
 
@@ -61,7 +59,7 @@ CUresult cuArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *out, CUarray h
     const struct array *array = array_of(handle);
     if (!out || !array)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    return leave(properties(out, &array->description, (unsigned)(array->row_bytes / array->description.Width)));
+    return leave(properties(out, array));
 }
 
 CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *out, CUmipmappedArray handle)
@@ -72,8 +70,7 @@ CUresult cuMipmappedArrayGetSparseProperties(CUDA_ARRAY_SPARSE_PROPERTIES *out, 
     const struct mipmap *mipmap = mipmap_of(handle);
     if (!out || !mipmap)
         return leave(CUDA_ERROR_INVALID_VALUE);
-    const struct array *first = mipmap->levels[0];
-    result = properties(out, &mipmap->description, (unsigned)(first->row_bytes / first->description.Width));
+    result = properties(out, mipmap->levels[0]);
     if (result == CUDA_SUCCESS)
         out->miptailFirstLevel = mipmap->level_count;
     return leave(result);

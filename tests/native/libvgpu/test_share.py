@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from bench.share.ground import WORKER
 from hami_hub.core.cards import CardUuid
 from hami_hub.core.slices import CardShare, CorePolicy, Placement
 from hami_hub.core.units import Mib, Percent
@@ -22,7 +23,6 @@ from hami_hub.slicepage import create_slice, read_slice
 
 from .conftest import PROGRAMS, Machine
 
-WORKER = Path(__file__).resolve().parents[3] / "bench" / "share" / "worker.c"
 SECONDS = 2
 
 
@@ -36,7 +36,7 @@ def make_slice(machine: Machine, cores: int, *, policy: str = "force", name: str
 
 @pytest.fixture(scope="module")
 def worker(native) -> Path:
-    return native.compile(WORKER, flags=(f"-L{native.sim}", "-l:libcuda.so.1", "-Wl,--allow-shlib-undefined"))
+    return native.compile(*WORKER, flags=(f"-L{native.sim}", "-l:libcuda.so.1", "-Wl,--allow-shlib-undefined"))
 
 
 def start(machine: Machine, worker: Path, directory: Path, **does: Any) -> subprocess.Popen[str]:
@@ -138,7 +138,7 @@ THREADS: dict[str, dict[str, Any]] = {
 def test_threads_do_not_race(make_machine, native_thread, does: str, policy: str):
     machine = make_machine(limiter=native_thread.limiter)
     flags = ("-fsanitize=thread", f"-L{native_thread.sim}", "-l:libcuda.so.1", "-Wl,--allow-shlib-undefined")
-    program = native_thread.compile(WORKER, flags=flags)
+    program = native_thread.compile(*WORKER, flags=flags)
     directories = [make_slice(machine, 30, policy=policy, name=name) for name in ("alice", "bob")]
     options = [f"{key}={value}" for key, value in {"seconds": 1, **THREADS[does]}.items()]
     environments = [{**machine.environment, "HAMI_SLICE_DIR": str(directory)} for directory in directories]
