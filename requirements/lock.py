@@ -6,7 +6,7 @@ What is wanted is said once, in pyproject.toml; these files say which versions w
 - demo.txt: what `make demo` starts
 - cluster.txt: goes into the images of the Kubernetes daemons: what they import, and nothing that only a hub needs
 - test.txt: demo.txt and build.txt, and what the tests and the linters use
-- hub5.txt: the oldest JupyterHub that is supported, and what the tests of hubs use
+- hub5.txt: the oldest JupyterHub and KubeSpawner that are supported, and what the tests of hubs use
 - torch.txt: demo.txt, PyTorch and what `make prove` uses, for machines with a card.  It has other CUDA headers than
   build.txt, and therefore an environment of its own.
 """
@@ -27,7 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = Path("requirements")
 # scikit-build-core asks for these by itself when the machine has none that is new enough.
 BUILD_TOOLS = ["cmake>=3.22", "ninja>=1.10"]
-OLDEST_HUB = "jupyterhub==5.3.*"
+# as in zero-to-jupyterhub 4.2, which has the same KubeSpawner up to 4.4
+OLDEST_HUB = ["jupyterhub==5.3.*", "jupyterhub-kubespawner==7.0.*"]
 HUB_TESTS_NEED = ("hypothesis", "pluggy", "pytest", "requests")
 # what the daemons use of the wheel's own dependencies; the others are for the hub and the notebook
 DAEMONS_NEED = ("click", "nvidia-ml-py")
@@ -41,7 +42,7 @@ def main() -> None:
     lock("cluster", "-", *constraints, stdin="\n".join(daemon_requirements(project["project"])))
     tested = [*constraints, "--constraint", str(FOLDER / "cluster.txt")]
     lock("test", "pyproject.toml", str(FOLDER / "build.txt"), "--extra", "test", "--extra", "lint", *tested)
-    spawners = ["--extra", "demo", "--extra", "docker", "--extra", "systemd"]
+    spawners = ["--extra", "demo", "--extra", "docker", "--extra", "kube", "--extra", "systemd"]
     lock("hub5", "pyproject.toml", "-", *spawners, stdin="\n".join(hub_tests(project["project"])))
     lock("torch", "pyproject.toml", "--extra", "prove", *constraints)
 
@@ -53,7 +54,7 @@ def daemon_requirements(project: dict[str, Any]) -> list[str]:
 
 def hub_tests(project: dict[str, Any]) -> list[str]:
     tests = project["optional-dependencies"]["test"]
-    return [OLDEST_HUB, *(wanted for wanted in tests if wanted.startswith(HUB_TESTS_NEED))]
+    return [*OLDEST_HUB, *(wanted for wanted in tests if wanted.startswith(HUB_TESTS_NEED))]
 
 
 def lock(name: str, *wanted: str, stdin: str | None = None) -> None:
