@@ -25,12 +25,6 @@ class About:
     namespace: str = ""
 
 
-def shortened(text: str) -> str:
-    """`text`, cut where the API server would refuse it."""
-    raw = text.encode()
-    return text if len(raw) <= _LONGEST else raw[: _LONGEST - 3].decode(errors="ignore") + "…"
-
-
 def events_path(about: About) -> str:
     """Where events about it are created."""
     return f"/api/v1/namespaces/{about.namespace or 'default'}/events"
@@ -61,7 +55,7 @@ def event_body(
         "involvedObject": {"apiVersion": "v1", "kind": about.kind, "name": about.name, "uid": about.uid, **named},
         "type": "Warning" if warning else "Normal",
         "reason": reason,
-        "message": shortened(text),
+        "message": _shortened(text),
         "source": {"component": component, **({"host": host} if host else {})},
         "reportingComponent": component,
         "reportingInstance": host or socket.gethostname(),
@@ -69,3 +63,9 @@ def event_body(
         "lastTimestamp": now,
         "count": 1,
     }
+
+
+def _shortened(text: str) -> str:
+    """`text`, cut where the API server would refuse it."""
+    raw = text.encode()
+    return text if len(raw) <= _LONGEST else raw[: _LONGEST - 3].decode(errors="ignore") + "…"

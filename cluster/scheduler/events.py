@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import msgspec
 
 from cluster.apiserver import ApiRefused, ApiServer, ApiUnreachable
-from cluster.event import About, event_body, events_path, shortened
+from cluster.event import About, event_body, events_path
 
 _log = logging.getLogger(__name__)
 COMPONENT = "hami-scheduler"
@@ -62,7 +62,6 @@ class Events:
 
     def say(self, pod: PodRef, reason: str, text: str) -> None:
         """Tell `text` about `pod`, unless it was told lately.  Of several that wait, only the last is told."""
-        text = shortened(text)
         now, what = self._clock(), (pod.uid, reason, text)
         if now - self._said.get(what, -_REPEATED_AFTER) < _REPEATED_AFTER:
             return

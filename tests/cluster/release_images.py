@@ -19,6 +19,7 @@ from images import build, debian_base
 
 TARGETS = ("scheduler", "device-plugin")
 SOURCES = ("images/Dockerfile", "requirements/build.txt", "requirements/cluster.txt", "native", "hami_hub", "cluster")
+GIVEN = "HAMI_RELEASE_IMAGES"  # names a folder of other archives, which is only read
 KEPT = 3  # builds whose archives stay
 LAYERS_LIMIT = 8 << 20  # KiB of layers of older builds, after which all are made anew
 
@@ -38,10 +39,12 @@ def ensure(say: Callable[[str], object] = print) -> list[Path]:
     with _lock():
         if found := _archives():
             return found
+        if given := os.environ.get(GIVEN):
+            raise FileNotFoundError(f"{GIVEN} is {given}, where not all of these are: {', '.join(TARGETS)}.")
         say("Building the release's images")
         folder = _folder()
         builder = build.find_builder("buildah", {"CONTAINERS_STORAGE_CONF": str(_storage())}, quiet=True)
-        if _size(debian_base.cache_folder() / "storage") > LAYERS_LIMIT:
+        if _size(_layers()) > LAYERS_LIMIT:
             builder.forget_all()
         base = builder.take_base(debian_base.rootfs())
         part = folder.with_name("part")
@@ -63,8 +66,8 @@ def _archives_in(folder: Path) -> list[Path]:
 
 
 def _folder() -> Path:
-    """Of the archives of just these sources; HAMI_RELEASE_IMAGES names a folder of others to be tested."""
-    given = os.environ.get("HAMI_RELEASE_IMAGES")
+    """Of the archives of just these sources, or of others that are to be tested."""
+    given = os.environ.get(GIVEN)
     return Path(given) if given else debian_base.cache_folder() / "archives" / _key()
 
 
@@ -83,9 +86,13 @@ def _files() -> Iterator[Path]:
         yield from (each for each in inside if each.is_file() and "__pycache__" not in each.parts)
 
 
+def _layers() -> Path:
+    return debian_base.cache_folder() / "storage"
+
+
 def _storage() -> Path:
-    """Where buildah keeps its layers: apart from the machine's own images."""
-    folder = debian_base.cache_folder() / "storage"
+    """Settings by which buildah keeps its layers apart from the machine's own images."""
+    folder = _layers()
     folder.mkdir(parents=True, exist_ok=True)
     kind = subprocess.run(["stat", "-f", "-c", "%T", str(folder)], capture_output=True, text=True, check=True).stdout
     driver = "vfs" if "overlay" in kind else "overlay"  # one overlay can't lie on another
@@ -96,8 +103,6 @@ def _storage() -> Path:
 
 def _size(folder: Path) -> int:
     """KiB that a folder takes on the disk."""
-    if not folder.exists():
-        return 0
     return int(subprocess.run(["du", "-sk", str(folder)], capture_output=True, text=True).stdout.split()[0])
 
 

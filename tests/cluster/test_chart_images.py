@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from images.build import CA_INSIDE, pip_settings
+from tests.cluster import release_images as release
 
 Archive = tuple[dict[str, Any], set[str]]
 
@@ -75,3 +76,15 @@ def test_pip_is_told_what_the_environment_says_of_the_network(tmp_path: Path) ->
         ca,
     )
     assert pip_settings({"PIP_CERT": str(tmp_path / "missing")}) == ("[global]\n", None)
+
+
+def test_where_archives_are_named_nothing_is_built_and_nothing_removed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(release.GIVEN, str(tmp_path / "given"))
+    neighbours = {tmp_path / str(number) for number in range(2 * release.KEPT)}
+    for folder in neighbours:
+        folder.mkdir()
+    with pytest.raises(FileNotFoundError, match="given"):
+        release.ensure()
+    assert set(tmp_path.iterdir()) == neighbours
