@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..core.shown import printable
+
 _PIPE_WIDTH = 200
 
 
@@ -26,8 +28,3 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, numbers:
         console.print(table)
     for line in captured.get().splitlines():
         click.echo(line.rstrip())
-
-
-def printable(text: str) -> str:
-    """`text` without what a terminal would obey."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)

@@ -11,11 +11,11 @@ from datetime import datetime
 import click
 
 from ..core.history import Use, UsedBy, group_shown, use, use_csv
+from ..core.times import DAY
 from ..journal import JournalError
 from .records import journal_option, reader
 from .tables import print_table
 
-_DAY = 86400.0
 _FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"]
 
 
@@ -35,7 +35,7 @@ def command(
     """GiB-hours, hours and starts, by user or group.  Run it where the hub runs."""
     now = time.time()
     t1 = min(now, end.timestamp()) if end is not None else now
-    t0 = begin.timestamp() if begin is not None else t1 - days * _DAY
+    t0 = begin.timestamp() if begin is not None else t1 - days * DAY
     if t0 >= t1:
         raise click.ClickException("That time is empty or still to come. Give a --from that is before --to and now.")
     try:

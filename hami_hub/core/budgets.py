@@ -7,12 +7,14 @@ refusal, `budget_view` is for pages.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 from .cards import WHOLE_CORES, Card
-from .quota import Amount, Charge, Quota, QuotaFault, UserQuota
+from .quota import Amount, Charge, Quota, QuotaFault, UserQuota, parse_quota
 from .slices import SliceRequest
 from .units import Mib
 
@@ -96,6 +98,18 @@ class Budget:
     def of_user(self, user: str) -> Amount:
         """What is charged to the group for one person."""
         return total(charge for charge in self.charges if charge.user == user)
+
+
+def charged_budgets(groups: Iterable[tuple[str, Mapping[str, Any]]], charges: Iterable[Charge]) -> tuple[Budget, ...]:
+    """The budgets of `groups`, names with their properties, of all `charges`."""
+    charged: defaultdict[str, list[Charge]] = defaultdict(list)
+    for charge in charges:
+        charged[charge.group.casefold()].append(charge)
+    found = []
+    for name, properties in groups:
+        quota, faults = parse_quota(properties)
+        found.append(Budget(name, quota, tuple(charged[name.casefold()]), faults))
+    return tuple(found)
 
 
 def total(charges: Iterable[Charge]) -> Amount:

@@ -58,6 +58,11 @@ class HeldShare:
     share: CardShare
     since: float | None
 
+    @property
+    def holder(self) -> str:
+        """The slice's name: "namespace/pod"."""
+        return f"{self.namespace}/{self.pod}"
+
 
 @dataclass(frozen=True, slots=True)
 class QueuedPod:
@@ -68,7 +73,12 @@ class QueuedPod:
     place: int
     asks: str
     reason: str
-    since: float | None
+    since: float | None = None
+
+    @property
+    def holder(self) -> str:
+        """What its slice will be called."""
+        return f"{self.namespace}/{self.pod}"
 
 
 def held_shares(inventory: Mapping[str, Any]) -> tuple[HeldShare, ...]:

@@ -47,9 +47,14 @@ class Turn:
 def why_waiting(turn: Turn, now: float) -> str:
     """Why somebody waits, and until when at the longest if that is known: sentences for them."""
     why = promised_to_others(turn.position - 1) if turn.no_room is None else why_no_room(turn.no_room)
-    if turn.frees is None:
+    return with_frees(why, turn.frees, now)
+
+
+def with_frees(why: str, frees: Frees | None, now: float) -> str:
+    """`why` somebody waits, and by when what would help comes free, if that is known."""
+    if frees is None:
         return why
-    return say(_SENTENCES, a=why, b=frees_next(turn.frees.vram, max(0.0, turn.frees.until - now)))
+    return say(_SENTENCES, a=why, b=frees_next(frees.vram, max(0.0, frees.until - now)))
 
 
 def serve(
@@ -72,7 +77,7 @@ def serve(
         ahead.append(request)
         why = ledger.try_place(request)
         no_room = why if isinstance(why, NoRoom) else None
-        answers[holder] = Turn(len(ahead), no_room, _frees(ledger, request, ends or {}))
+        answers[holder] = Turn(len(ahead), no_room, next_freed(request, [ledger.cards], ledger.holders, ends or {}))
     return answers
 
 
@@ -108,11 +113,25 @@ def _behind(offer: Offer, claimed: frozenset[CardUuid], states: Sequence[CardSta
     return replace(offer, availability=Availability.WAITS, text=promised_to_others(ahead))
 
 
-def _frees(ledger: Ledger, request: SliceRequest, ends: Mapping[SliceId, float]) -> Frees | None:
-    would_do = claimed_cards((request,), ledger.cards)
+def next_freed(
+    request: SliceRequest,
+    machines: Iterable[Iterable[Card]],
+    holders: Mapping[SliceId, Placement],
+    ends: Mapping[SliceId, float],
+) -> Frees | None:
+    """The next slice that a time limit frees on a card which would do for `request`, were it empty.
+
+    Args:
+        request: what somebody waits for.
+        machines: cards, those of one machine together: a slice of several is had on one.
+        holders: who holds what, also on other cards.
+        ends: Unix time when slices end by their time limits, of those that have one.
+    """
+    claims = (claimed_cards((request,), cards) for cards in machines)
+    would_do = frozenset().union(*(claim for claim in claims if len(claim) >= request.cards))
     found = [
         Frees(share.vram, ends[holder])
-        for holder, placement in ledger.holders.items()
+        for holder, placement in holders.items()
         if holder in ends
         for share in placement.shares
         if share.uuid in would_do

@@ -131,7 +131,13 @@ class Amount:
 
 def has_quota(properties: Mapping[str, Any]) -> bool:
     """Whether a group with these properties pays for anything."""
-    return any(_ours(key) for key in properties)
+    return any(is_quota_key(key) for key in properties)
+
+
+def is_quota_key(key: object) -> bool:
+    """Whether a property belongs to a quota, if only as a misspelt one."""
+    # Near misses too: a quota that nobody reads would be an open gate.
+    return isinstance(key, str) and key.strip().casefold().startswith(PREFIX)
 
 
 def parse_quota(properties: Mapping[str, Any]) -> tuple[Quota, tuple[QuotaFault, ...]]:
@@ -143,7 +149,7 @@ def parse_quota(properties: Mapping[str, Any]) -> tuple[Quota, tuple[QuotaFault,
     """
     read = _Reader()
     for key, value in properties.items():
-        if _ours(key):
+        if is_quota_key(key):
             read.take(str(key), value)
     users = {user: UserQuota(**limits) for user, limits in read.users.items()}
     return Quota(**read.values, users=users), tuple(read.faults)
@@ -198,11 +204,6 @@ class _Reader:
                 )
             )
         limits[short] = _RULES[PREFIX + short].read(key, text)
-
-
-def _ours(key: object) -> bool:
-    # Near misses too: a quota that nobody reads would be an open gate.
-    return isinstance(key, str) and key.strip().casefold().startswith(PREFIX)
 
 
 def _unknown(key: str) -> str:

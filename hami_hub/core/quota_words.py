@@ -10,6 +10,7 @@ from .budgets import Cause, Measure, Refused
 from .language import chained, count, later, say
 from .messages import rough_time
 from .quota import Charge
+from .shown import shown
 from .units import Mib, format_vram
 
 _SENTENCES = later("{a} {b}")
@@ -48,6 +49,13 @@ def spoken_amount(measure: Measure, amount: int) -> str:
     return count(amount, "{n} GPU server", "{n} GPU servers")
 
 
+def bare_amount(measure: Measure, amount: int) -> str:
+    """An amount where it is clear of what: "8 GiB", "50 %", "2"."""
+    if measure is Measure.VRAM:
+        return format_vram(Mib(amount))
+    return f"{amount} %" if measure is Measure.CORES else str(amount)
+
+
 def _not_a_limit(refused: Refused) -> str:
     if refused.cause is Cause.FAULT:
         fault = refused.faults[0].text
@@ -77,10 +85,10 @@ def _not_a_limit(refused: Refused) -> str:
             payer=_payer(refused),
         )
     if refused.others:
-        return say("The group {group} doesn't pay for your servers.", group=_short(refused.group))
+        return say("The group {group} doesn't pay for your servers.", group=shown(refused.group))
     return say(
         "The group {group} doesn't pay for your servers, and no other group does. Leave the group out.",
-        group=_short(refused.group),
+        group=shown(refused.group),
     )
 
 
@@ -114,7 +122,7 @@ def _not_left(refused: Refused) -> str:
             return say("You have as many servers as {payer} gives you: {limit} ({key}).", **values)
         return say("As many servers start or run as {payer} pays for: {limit} ({key}).", **values)
     values["asked"] = spoken_amount(refused.measure, refused.measure.of(refused.asked.amount))
-    values["left"] = _bare(refused.measure, refused.left)
+    values["left"] = bare_amount(refused.measure, refused.left)
     if refused.of_user:
         return say("Your start needs {asked}, and {left} is left of what {payer} gives you: {limit} ({key}).", **values)
     return say("Your start needs {asked}, and {left} is left of what {payer} has: {limit} ({key}).", **values)
@@ -130,11 +138,11 @@ def _holders(refused: Refused, show_holders: bool) -> tuple[str, ...]:
     rest = [charge for charge in others if charge not in named]
     parts = [_mine(charge, measure) for charge in mine]
     parts += [
-        say("{amount} by {holder}", amount=_bare(measure, measure.of(charge.amount)), holder=_name(charge))
+        say("{amount} by {holder}", amount=bare_amount(measure, measure.of(charge.amount)), holder=_name(charge))
         for charge in named
     ]
     if rest:
-        amount = _bare(measure, sum(measure.of(charge.amount) for charge in rest))
+        amount = bare_amount(measure, sum(measure.of(charge.amount) for charge in rest))
         parts.append(
             count(len(rest), "{amount} by {n} other", "{amount} by {n} others", amount=amount)
             if parts or measure is not Measure.SERVERS
@@ -144,7 +152,7 @@ def _holders(refused: Refused, show_holders: bool) -> tuple[str, ...]:
 
 
 def _mine(charge: Charge, measure: Measure) -> str:
-    amount = _bare(measure, measure.of(charge.amount))
+    amount = bare_amount(measure, measure.of(charge.amount))
     _, _, server = charge.holder.partition("/")
     if server:
         return say("{amount} by your server {server}", amount=amount, server=server)
@@ -180,21 +188,9 @@ def _payer(refused: Refused) -> str:
     return say("the group {group}", group=refused.group) if refused.group else say("the default quota")
 
 
-def _bare(measure: Measure, amount: int) -> str:
-    """An amount where it is clear of what."""
-    if measure is Measure.VRAM:
-        return format_vram(Mib(amount))
-    return f"{amount} %" if measure is Measure.CORES else str(amount)
-
-
 def _biggest(charges: Sequence[Charge], measure: Measure) -> list[Charge]:
     return sorted(charges, key=lambda charge: -measure.of(charge.amount))[:_NAMED]
 
 
 def _name(charge: Charge) -> str:
     return charge.holder.removesuffix("/")
-
-
-def _short(text: str) -> str:
-    """A name that somebody typed, short enough for one line."""
-    return text if len(text) <= 64 else text[:64] + "…"

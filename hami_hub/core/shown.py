@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 
+def printable(text: str) -> str:
+    """`text` without what a terminal would obey."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
 def shown(value: object, longest: int = 64) -> str:
     """`value` as text of at most `longest` characters, and "…" where there were more."""
-    plain = "".join(
-        each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in " ".join(str(value).split())
-    )
+    plain = printable(" ".join(str(value).split()))
     return plain if len(plain) <= longest else plain[:longest] + "…"
 
 

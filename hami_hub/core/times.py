@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+DAY = 86400.0
 MOST_SECONDS = 10 * 365 * 24 * 3600
 _SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _TIME = re.compile(r"(?:([0-9]{1,9})d)?(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?")

@@ -46,21 +46,29 @@ class Journal(Reader):
 
     def opened(self, start: Start) -> None:
         """An attempt to start a server; or one that was refused at once."""
-        self._keep(None, start)
+        with self._lock:
+            self._hold(start)
+        if self._writer is not None:
+            self._writer.save(start)
+        self._tell(None, start)
 
     def changed(self, id: str, **fields: Any) -> None:  # noqa: A002
         """Something became of a start: fields of `Start`, by name."""
         with self._lock:
-            before = self._open.get(id)
-        try:
-            after = replace(before, **fields) if before is not None else None
-        except TypeError:
-            self._log.exception("What became of a start could not be kept.")
-            return
-        if after is not None:
-            self._keep(before, after, fields)
-        elif self._writer is not None:
+            before, restoring = self._open.get(id), id in self._restoring
+            try:
+                after = replace(before, **fields) if before is not None else None
+            except TypeError:
+                self._log.exception("What became of a start could not be kept.")
+                return
+            if after is not None:
+                self._hold(after)
+        if self._writer is not None and (after is None or restoring):
             self._writer.do(lambda connection: _change(connection, id, fields))
+        elif self._writer is not None and after is not None:
+            self._writer.save(after)
+        if after is not None:
+            self._tell(before, after)
 
     def restored(self, start: Start) -> None:
         """A server of an earlier hub runs on.  What the journal knows of it already, it knows better than `start`."""
@@ -105,18 +113,11 @@ class Journal(Reader):
 
     # --- inside -------------------------------------------------------------------------------------------------
 
-    def _keep(self, before: Start | None, after: Start, fields: dict[str, Any] | None = None) -> None:
-        with self._lock:
-            if after.state.open:
-                self._open[after.id] = after
-            else:
-                self._open.pop(after.id, None)
-            restoring = after.id in self._restoring
-        if self._writer is not None and restoring and fields is not None:
-            self._writer.do(lambda connection: _change(connection, after.id, fields))
-        elif self._writer is not None:
-            self._writer.save(after)
-        self._tell(before, after)
+    def _hold(self, start: Start) -> None:
+        if start.state.open:
+            self._open[start.id] = start
+        else:
+            self._open.pop(start.id, None)
 
     def _tell(self, before: Start | None, after: Start) -> None:
         for watcher in self._watchers:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Engine, exc
 
 from ..core.history import Start
+from ..core.times import DAY
 from .place import engine_to_write, in_a_line, is_damage, is_removed, move_aside, shown
 from .tables import migrate, starts, to_row
 
@@ -26,7 +27,6 @@ _LONGEST_PAUSE = 30.0
 _COMPLAINT_SECONDS = 60.0
 _MOST_WAITING = 50_000
 _MOST_AT_ONCE = 500
-_DAY = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +191,8 @@ class Writer:
     def _forget(self, connection: Connection) -> None:
         now = time.time()
         if self._keep_days and now >= self._forget_at:
-            self._forget_at = now + _DAY
-            forget(connection, now - self._keep_days * _DAY)
+            self._forget_at = now + DAY
+            forget(connection, now - self._keep_days * DAY)
 
     def _mended(self, error: BaseException) -> bool:
         """Whether a file that was removed or damaged was the trouble, and a new one can take its place."""

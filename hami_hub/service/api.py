@@ -11,11 +11,10 @@ from typing import Any
 from tornado.web import HTTPError
 
 from ..core.history import Start, StartState, Use, UsedBy, use_csv
-from ..journal import JournalError
+from ..core.times import DAY
 from .base import ApiHandler
-from .model import DEFAULT_GROUP
+from .model import DEFAULT_GROUP, asked_for
 from .quotas import shown_default, texts_of
-from .records import DAY
 
 USUAL_DAYS = 30
 _PAGE = 50
@@ -139,7 +138,7 @@ class StartsHandler(ApiHandler):
         """A page of them."""
         self.need(self.who.sees_all)
         t0, t1 = _window(self)
-        found = await _starts(self, t0, t1)
+        found = await self.parts.records.starts(t0, t1)
         wanted = [start for start in found.starts if self._wanted(start)]
         offset, limit = _paging(self)
         self.answer(
@@ -183,13 +182,7 @@ def start_row(start: Start) -> dict[str, Any]:
     """A start as JSON."""
     return {
         "id": start.id,
-        "user": start.user,
-        "server": start.server,
-        "group": start.group,
-        "profile": start.profile,
-        "cards": start.cards,
-        "vram": start.vram,
-        "cores": start.cores,
+        **asked_for(start),
         "state": start.state.value,
         "reason": start.reason,
         "words": start.words,
@@ -217,17 +210,7 @@ def _search(rows: Iterable[Use], text: str) -> list[Use]:
 
 async def _use(handler: ApiHandler, t0: float, t1: float, by: UsedBy) -> tuple[Use, ...]:
     handler.need(handler.who.sees_all)
-    try:
-        return await handler.parts.records.use(t0, t1, by)
-    except JournalError as error:
-        raise HTTPError(503, str(error)) from None
-
-
-async def _starts(handler: ApiHandler, t0: float, t1: float) -> Any:
-    try:
-        return await handler.parts.records.starts(t0, t1)
-    except JournalError as error:
-        raise HTTPError(503, str(error)) from None
+    return await handler.parts.records.use(t0, t1, by)
 
 
 def _by(handler: ApiHandler) -> UsedBy:

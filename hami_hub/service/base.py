@@ -15,6 +15,7 @@ from jupyterhub.services.auth import HubOAuthenticated, UserNotAllowed
 from tornado.web import HTTPError, RequestHandler
 
 from ..core.language import count, say
+from ..journal import JournalError
 from ..languages import best_language, html_lang
 from .access import Person, person, reading_only
 from .hubapi import Hub, HubError
@@ -134,7 +135,7 @@ class Handler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # Jupyt
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
         """A refusal in words is no event for the log."""
-        if not isinstance(value, (HubError, QuotaError)):
+        if not isinstance(value, (HubError, JournalError, QuotaError)):
             super().log_exception(typ, value, tb)
 
     @staticmethod
@@ -144,6 +145,8 @@ class Handler(HubOAuthenticated, RequestHandler):  # type: ignore[misc]  # Jupyt
             return error.status, str(error), error.said
         if isinstance(error, HubError):
             return error.status or 503, str(error), {}
+        if isinstance(error, JournalError):
+            return 503, str(error), {}
         if isinstance(error, HTTPError):
             usual = {404: "There is no such page.", 405: "That can't be done here."}.get(error.status_code, "")
             said = error.log_message % error.args if error.log_message else ""

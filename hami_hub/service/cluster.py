@@ -15,7 +15,7 @@ from ..core.codec import WireError
 from ..core.inventory import HeldShare, held_shares, queued_pods
 from ..core.units import Mib, mib_up
 from ..spawner.kube.cluster import GpuCluster, Inventory
-from .sight import CardSeen, PodWaiting, Sight, SliceSeen
+from .sight import CardSeen, Sight, SliceSeen
 
 _USE_SECONDS = 5.0
 _ANSWER_SECONDS = 3.0
@@ -128,16 +128,7 @@ def _sight(inventory: Inventory, used: UsedByPod, problems: tuple[str, ...]) -> 
             CardSeen(card=state.card, node=node) for node, states in inventory.nodes.items() for state in states
         ),
         slices=tuple(_slices(held_shares(inventory.said), used)),
-        waiting=tuple(
-            PodWaiting(
-                holder=f"{pod.namespace}/{pod.pod}",
-                place=pod.place,
-                asks=pod.asks,
-                reason=pod.reason,
-                since=pod.since,
-            )
-            for pod in queued_pods(inventory.said)
-        ),
+        waiting=queued_pods(inventory.said),
         problems=problems,
         of_pods=True,
     )
@@ -145,13 +136,12 @@ def _sight(inventory: Inventory, used: UsedByPod, problems: tuple[str, ...]) -> 
 
 def _slices(shares: Iterable[HeldShare], used: UsedByPod) -> Iterable[SliceSeen]:
     for held in shares:
-        holder = f"{held.namespace}/{held.pod}"
         yield SliceSeen(
-            holder=holder,
+            holder=held.holder,
             card=held.share.uuid,
             vram=held.share.vram,
             cores=held.share.cores,
             exclusive=held.share.exclusive,
-            used=used.get((holder, held.share.uuid)),
+            used=used.get((held.holder, held.share.uuid)),
             since=held.since,
         )

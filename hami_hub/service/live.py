@@ -45,13 +45,16 @@ class Live:
         self._lock = asyncio.Lock()
         self._world = World()
         self._world_until = 0.0
+        self._changed = False  # by somebody here, since the last look began
         self._revisions = Revisions()
+        self._told: World | None = None  # of which the newest revision is
         self._at = 0.0
 
     async def world(self) -> World:
         """What there is, at most two seconds old."""
         async with self._lock:
-            if time.monotonic() >= self._world_until:
+            if self._changed or time.monotonic() >= self._world_until:
+                self._changed = False
                 with speaking(None):  # for everybody, whoever asks
                     self._world = await self._look()
                 self._at = self._clock()
@@ -60,16 +63,16 @@ class Live:
 
     async def since(self, revision: str) -> dict[str, Any]:
         """What has changed since `revision`; "": everything.  See `Revisions.since`."""
-        before = self._world
         world = await self.world()
-        if world is not before or not self._revisions.newest:
+        if world is not self._told:
             self._revisions.add(page(world))
+            self._told = world
         return {"at": round(self._at, 1), **self._revisions.since(revision)}
 
     def look_again(self) -> None:
         """Something was changed here: who asks next sees it."""
         self._hub.forget_groups()
-        self._world_until = 0.0
+        self._changed = True
 
     async def _look(self) -> World:
         sight, starts, groups = await asyncio.gather(self._eyes.look(), self._records.open_starts(), self._hub.groups())

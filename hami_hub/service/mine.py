@@ -13,6 +13,7 @@ from ..core.budgets import Budget, Measure, same_group
 from ..core.history import Start, StartState, Use
 from ..core.language import count, later, say
 from ..core.messages import rough_time
+from ..core.quota_words import bare_amount
 from ..core.units import Mib, format_gib, format_vram
 from .model import World, budgets
 
@@ -168,9 +169,7 @@ def _percents(own: int, others: int, limit: int) -> tuple[int, int]:
 
 
 def _bare(measure: Measure, amount: int) -> str:
-    if measure is Measure.VRAM:
-        return format_vram(Mib(amount)) if amount else say("nothing")
-    return f"{amount} %" if measure is Measure.CORES else str(amount)
+    return say("nothing") if measure is Measure.VRAM and not amount else bare_amount(measure, amount)
 
 
 def _server(start: Start, used: str, now: float) -> ServerShown:

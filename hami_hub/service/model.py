@@ -6,17 +6,17 @@ cores are percent, times are Unix time.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..core.budgets import Budget
+from ..core.budgets import Budget, charged_budgets
 from ..core.cards import Card, CardUuid
 from ..core.history import Start, StartState, charge_of
-from ..core.quota import has_quota, parse_quota
+from ..core.inventory import QueuedPod
+from ..core.quota import has_quota, is_quota_key
 from ..core.units import Mib
-from .sight import CardSeen, PodWaiting, Sight, SliceSeen
+from .sight import CardSeen, Sight, SliceSeen
 
 Sections = dict[str, dict[str, Any]]
 
@@ -71,15 +71,9 @@ def budgets(world: World) -> tuple[tuple[Budget, GroupSeen], ...]:
     paying = [group for group in world.groups if has_quota(group.properties)]
     if world.default_quota:
         paying.append(GroupSeen(DEFAULT_GROUP, world.default_quota))
-    charged = defaultdict(list)
-    for start in world.starts:
-        if start.cards:
-            charged[start.group.casefold()].append(charge_of(start))
-    found = []
-    for group in paying:
-        quota, faults = parse_quota(group.properties)
-        found.append((Budget(group.name, quota, tuple(charged[group.name.casefold()]), faults), group))
-    return tuple(found)
+    charges = (charge_of(start) for start in world.starts if start.cards)
+    found = charged_budgets(((group.name, group.properties) for group in paying), charges)
+    return tuple(zip(found, paying, strict=True))
 
 
 def _card(seen: CardSeen) -> dict[str, Any]:
@@ -152,9 +146,9 @@ def _waiting(world: World, known: Mapping[str, Start]) -> Iterable[dict[str, Any
             yield {"holder": holder, "user": user, "server": server, **nothing, **told}
 
 
-def _waits(start: Start, pod: PodWaiting | None) -> dict[str, Any]:
+def asked_for(start: Start) -> dict[str, Any]:
+    """Who asked for what, and who pays."""
     return {
-        "holder": start.server_of,
         "user": start.user,
         "server": start.server,
         "group": start.group,
@@ -162,6 +156,13 @@ def _waits(start: Start, pod: PodWaiting | None) -> dict[str, Any]:
         "cards": start.cards,
         "vram": start.vram,
         "cores": start.cores,
+    }
+
+
+def _waits(start: Start, pod: QueuedPod | None) -> dict[str, Any]:
+    return {
+        "holder": start.server_of,
+        **asked_for(start),
         "since": start.asked_at,
         "place": pod.place if pod else start.position,
         "why": (pod.reason if pod else "") or start.words,
@@ -170,12 +171,11 @@ def _waits(start: Start, pod: PodWaiting | None) -> dict[str, Any]:
 
 
 def _group(budget: Budget, group: GroupSeen) -> dict[str, Any]:
-    used = budget.used
     quota = budget.quota
     return {
         "members": group.members,
         "people": len({charge.user for charge in budget.charges}),
-        "used": {"vram": used.vram, "cores": used.cores, "servers": used.servers},
+        "used": asdict(budget.used),
         "limit": {"vram": quota.vram, "cores": quota.cores, "servers": quota.servers},
         "properties": quota_texts(group.properties),
         "faults": len(budget.faults),
@@ -184,7 +184,7 @@ def _group(budget: Budget, group: GroupSeen) -> dict[str, Any]:
 
 def quota_texts(properties: Mapping[str, Any]) -> dict[str, str]:
     """The properties that belong to a quota, as text."""
-    return {key: _text(value) for key, value in properties.items() if has_quota({key: value})}
+    return {key: _text(value) for key, value in properties.items() if is_quota_key(key)}
 
 
 def _text(value: object) -> str:

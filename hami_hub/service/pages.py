@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from typing import Any
 
 from tornado.web import HTTPError, StaticFileHandler
 
-from ..core.budgets import Budget, total
+from ..core.budgets import Budget
 from ..core.history import Start, UsedBy, use
 from ..core.language import speaking
-from ..core.units import Mib
+from ..core.times import DAY
 from ..journal import JournalError, NoJournalError
 from ..languages import translator
 from .api import USUAL_DAYS, start_row
 from .base import ApiHandler, Handler, PageHandler
 from .mine import Mine, budgets_of, mine
-from .records import DAY
 
 
 class HomeHandler(PageHandler):
@@ -113,16 +113,12 @@ async def _past(handler: Handler, now: float) -> tuple[tuple[Start, ...], str]:
 
 def _budget(budget: Budget, user: str) -> dict[str, Any]:
     """What may be told of it to somebody in the group: sums."""
-    quota, own = budget.quota, budget.quota.of_user(user)
+    quota = budget.quota
     return {
         "group": budget.group,
-        "used": _amount(total(budget.charges)),
-        "mine": _amount(budget.of_user(user)),
+        "used": asdict(budget.used),
+        "mine": asdict(budget.of_user(user)),
         "limit": {"vram": quota.vram, "cores": quota.cores, "servers": quota.servers},
-        "my_limit": {"vram": own.vram, "cores": own.cores, "servers": own.servers},
+        "my_limit": asdict(budget.quota.of_user(user)),
         "faults": [fault.text for fault in budget.faults],
     }
-
-
-def _amount(amount: Any) -> dict[str, int]:
-    return {"vram": Mib(amount.vram), "cores": amount.cores, "servers": amount.servers}

@@ -11,17 +11,19 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from ..core.budgets import Measure, same_group, total
 from ..core.dry_run import DryRun, would_have_refused
-from ..core.quota import EXCEPTION_KEYS, KEYS, Charge, Quota, has_quota, parse_quota
+from ..core.quota import EXCEPTION_KEYS, KEYS, Charge, Quota, is_quota_key, parse_quota
 from ..core.quota_words import spoken_amount
+from ..core.times import DAY
 from ..journal import JournalError
 from .hubapi import Hub
 from .live import Live
 from .model import DEFAULT_GROUP, GroupSeen, budgets, quota_texts
-from .records import DAY, Records
+from .records import Records
 
 DRY_RUN_DAYS = 30
 _EXAMPLES = 5
@@ -54,7 +56,7 @@ def texts_of(said: object) -> dict[str, Any]:
     """
     if not isinstance(said, dict):
         raise QuotaError('A quota is a JSON object of texts, like {"hami.vram": "24GiB"}.', 400)
-    foreign = [key for key in said if not has_quota({key: ""})]
+    foreign = [key for key in said if not is_quota_key(key)]
     if foreign:
         raise QuotaError(
             f'"{foreign[0][:80]}" is no key of a quota: they begin with hami. Other properties are the admin page\'s.',
@@ -100,13 +102,13 @@ class Quotas:
         """
         _, faults = parse_quota(texts)
         if faults:
-            said = [{"key": fault.key, "value": fault.value, "text": fault.text} for fault in faults]
-            raise QuotaError(f"The quota was not saved. {faults[0].text}", 422, {"faults": said})
+            said = {"faults": [asdict(fault) for fault in faults]}
+            raise QuotaError(f"The quota was not saved. {faults[0].text}", 422, said)
         async with self._lock:
             before = await self._hub.group(group)
             if seen not in ("*", version_of(before.properties)):
                 raise QuotaError(_changed_meanwhile(before, texts), 409, _shown(before))
-            kept = {key: value for key, value in before.properties.items() if not has_quota({key: value})}
+            kept = {key: value for key, value in before.properties.items() if not is_quota_key(key)}
             after = await self._hub.set_properties(group, {**kept, **texts}, token)
         self._live.look_again()
         return _shown(after)
@@ -115,7 +117,7 @@ class Quotas:
         """What a quota would do: its faults; or whom it would have refused lately, and what it means for what runs."""
         quota, faults = parse_quota(texts)
         if faults:
-            return {"faults": [{"key": fault.key, "value": fault.value, "text": fault.text} for fault in faults]}
+            return {"faults": [asdict(fault) for fault in faults]}
         return {"faults": [], "now": await self._now(group, quota), **await self._lately(group, quota)}
 
     async def _lately(self, group: str, quota: Quota) -> dict[str, Any]:
@@ -152,7 +154,7 @@ def _shown(group: GroupSeen) -> dict[str, Any]:
     return {
         "group": group.name,
         "properties": quota_texts(group.properties),
-        "faults": [{"key": fault.key, "value": fault.value, "text": fault.text} for fault in faults],
+        "faults": [asdict(fault) for fault in faults],
         "version": version_of(group.properties),
         "members": group.members,
         "keys": dict(KEYS),

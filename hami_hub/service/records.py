@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from ..core.history import Start, Use, UsedBy, use
 from ..journal import JournalError, NoJournalError, Reader
 
-DAY = 86400.0
 _OPEN_SECONDS = 1.0
 _STARTS_SECONDS = 3.0  # whoever searches asks the same again and again
 _USE_SECONDS = 30.0
@@ -45,7 +45,7 @@ class Records:
         self._reader, self._clock = reader, clock
         self._open: tuple[Start, ...] = ()
         self._answers: dict[object, tuple[float, object]] = {}
-        self._locks: dict[object, asyncio.Lock] = {}
+        self._locks: WeakValueDictionary[object, asyncio.Lock] = WeakValueDictionary()  # of what is asked now
         self.problem, self.none_yet = "", False
 
     async def open_starts(self) -> tuple[Start, ...]:
@@ -105,5 +105,3 @@ class Records:
     def _tidy(self, now: float) -> None:
         for key in [key for key, (good_until, _) in self._answers.items() if good_until < now]:
             del self._answers[key]
-            if key in self._locks and not self._locks[key].locked():
-                del self._locks[key]

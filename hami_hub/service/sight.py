@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..core.cards import Card, CardUuid
+from ..core.inventory import QueuedPod
 from ..core.units import Mib
 
 
@@ -42,17 +43,6 @@ class SliceSeen:
     since: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodWaiting:
-    """A pod in the scheduler's queue: "namespace/pod", its place from 1, what it asks for, and why it waits."""
-
-    holder: str
-    place: int
-    asks: str
-    reason: str
-    since: float | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Sight:
     """All of it.
@@ -64,7 +54,7 @@ class Sight:
 
     cards: tuple[CardSeen, ...] = ()
     slices: tuple[SliceSeen, ...] = ()
-    waiting: tuple[PodWaiting, ...] = ()
+    waiting: tuple[QueuedPod, ...] = ()
     problems: tuple[str, ...] = ()
     of_pods: bool = False
 

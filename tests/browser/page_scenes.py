@@ -8,8 +8,9 @@ from typing import Any
 
 from hami_hub.core.cards import Card, CardUuid
 from hami_hub.core.history import Start, StartState
+from hami_hub.core.inventory import QueuedPod
 from hami_hub.core.units import Mib
-from hami_hub.service.sight import CardSeen, PodWaiting, Sight, SliceSeen
+from hami_hub.service.sight import CardSeen, Sight, SliceSeen
 
 NOW = time.time()
 HOUR = 3600.0
@@ -169,7 +170,7 @@ def _hostile() -> Scene:
         sight=Sight(
             cards=(card(0, SCRIPT),),
             slices=(held(bad, 0.5), held(strange, 0.1)),
-            waiting=(PodWaiting(holder=f"{SCRIPT}/pod", place=2, asks=SCRIPT, reason=SCRIPT),),
+            waiting=(QueuedPod(SCRIPT, "pod", place=2, asks=SCRIPT, reason=SCRIPT),),
             problems=(SCRIPT,),
         ),
         starts=(bad, strange, refused, waits),

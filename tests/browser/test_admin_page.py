@@ -13,8 +13,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import end_group, free_ports
+from conftest import end_group
 from playwright.sync_api import expect
+
+from hami_hub.cli.demo import ports
 
 HERE = Path(__file__).parent
 TABS = ["Cards", "Queue", "Quotas", "Usage", "History"]
@@ -41,7 +43,7 @@ class Service:
 
 @contextmanager
 def serving(scene: str, folder: Path, more: int = 0) -> Iterator[Service]:
-    (port,) = free_ports(1)
+    (port,) = ports.any_free(1)
     log = folder / f"{scene}-{port}.log"
     with log.open("w") as output:
         process = subprocess.Popen(
@@ -363,6 +365,38 @@ def test_what_is_not_understood_can_be_taken_away(lab, visit):
     assert lab.ask("api/quotas/physics")["properties"] == {"hami.vram": "24GiB"}
 
 
+def test_a_field_that_is_added_after_another_was_taken_away_is_its_own(lab, visit):
+    page = visit(lab)
+    edit(page, "physics")
+    for user in ("ann", "bob"):
+        page.get_by_label("User", exact=True).fill(user)
+        page.get_by_role("button", name="Add an exception").click()
+        if user == "ann":
+            page.get_by_role("button", name="Remove hami.vrma").click()
+    field(page, "VRAM for bob").fill("2GiB")
+    field(page, "VRAM").fill("24GiB")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator("#saved")).to_contain_text("The quota of physics is saved.")
+    assert lab.ask("api/quotas/physics")["properties"]["hami.user.bob.vram"] == "2GiB"
+
+
+def test_who_leaves_the_editor_while_it_saves_finds_the_page_as_it_was(lab, visit):
+    page = visit(lab)
+    edit(page, "bio")
+    field(page, "VRAM").fill("64GiB")
+    expect(page.locator("#trial")).to_contain_text("In the last 30 days")
+    held = []
+    page.route("**/api/quotas/bio", lambda route: held.append(route))
+    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Cancel").click()
+    edit(page, "ml")
+    with page.expect_response("**/api/quotas/bio"):
+        held[0].continue_()
+    expect(page.locator("#saved")).to_contain_text("The quota of bio is saved.")
+    expect(page.get_by_role("heading", name="Quota of ml")).to_be_visible()
+    assert not page.errors
+
+
 def test_a_group_without_a_quota_gets_one(lab, visit):
     page = visit(lab)
     tab(page, "Quotas")
@@ -487,11 +521,20 @@ def test_what_is_not_known_is_said_at_the_top(scene, visit):
     expect(page.locator("#cards-none")).to_have_text("No card is known.")
 
 
-def test_the_hubs_choice_of_dark_is_this_pages_too(scene, visit):
-    page = visit(scene("lab"), color_scheme="light")
-    page.evaluate("localStorage.setItem('jupyterhub-bs-theme', 'dark')")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("chosen", ["", "light", "dark"])
+def test_the_hubs_choice_of_light_or_dark_is_this_pages_too(scene, visit, scheme, chosen):
+    page = visit(scene("lab"), color_scheme=scheme)
+    page.evaluate("chosen => localStorage.setItem('jupyterhub-bs-theme', chosen)", chosen)
     page.reload()
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(33, 37, 41)"
+    looks = page.evaluate(
+        """() => {
+          const { backgroundColor, color } = getComputedStyle(document.body);
+          return [getComputedStyle(document.documentElement).colorScheme, backgroundColor, color];
+        }"""
+    )
+    light, dark = ["light", "rgb(255, 255, 255)", "rgb(33, 37, 41)"], ["dark", "rgb(33, 37, 41)", "rgb(222, 226, 230)"]
+    assert looks == (dark if (chosen or scheme) == "dark" else light)
 
 
 # --- many ------------------------------------------------------------------------------------------------------------

@@ -10,12 +10,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from cluster.deviceplugin.metrics import CountedOutcomes
 from cluster.scheduler.metrics import Metrics
-from hami_hub.core.history import Start, StartState
-from hami_hub.core.units import Mib
+from hami_hub.core.history import StartState
 from hami_hub.journal import Journal
 from hami_hub.metrics import HubMetrics
 
 from .scheduler_objects import books, holder, node, pod
+from .starts import a_start
 from .test_plugin_usage import holding, shown
 
 
@@ -27,10 +27,7 @@ def hub_page() -> str:
     journal.watch(metrics.observe)
 
     def opened(id_: str, **fields: Any) -> None:
-        journal.opened(
-            Start(id=id_, user="alice", server="", group="lab", profile="small", cards=1, vram=Mib(4096), cores=25,
-                  asked_at=1.0, **{"state": StartState.WAITING, **fields})
-        )  # fmt: skip
+        journal.opened(a_start(id_, asked_at=1.0, **fields))
 
     opened("waits")
     opened("runs")

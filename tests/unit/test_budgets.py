@@ -197,6 +197,8 @@ def test_the_group_with_most_room_pays_unless_one_is_named() -> None:
     stranger = refused(payer((ml, art), asks(8), "physics"))
     assert stranger.cause is Cause.NOT_YOURS
     assert said(stranger) == "The group physics doesn't pay for your servers. Yours that may pay: ml, Art."
+    odd = said(payer((ml, art), asks(8), "phy\n\x1b[31msics"))
+    assert odd.startswith("The group phy \ufffd[31msics doesn't pay for your servers.")
 
 
 def test_names_that_differ_in_case_only_are_told_apart_if_they_are_written_exactly() -> None:

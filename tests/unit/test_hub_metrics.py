@@ -9,10 +9,12 @@ import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hami_hub.core.history import Start, StartState
+from hami_hub.core.history import StartState
 from hami_hub.core.units import Mib
 from hami_hub.journal import Journal
 from hami_hub.metrics import HubMetrics, install
+
+from .starts import a_start
 
 GIB = 1024**3
 
@@ -35,18 +37,7 @@ class Hub:
         return self.properties
 
     def opened(self, id_: str = "1", **fields: Any) -> None:
-        usual: dict[str, Any] = {
-            "user": "alice",
-            "server": "",
-            "group": "lab",
-            "profile": "small",
-            "cards": 1,
-            "vram": Mib(4096),
-            "cores": 25,
-            "asked_at": self.now,
-            "state": StartState.STARTING,
-        }
-        self.journal.opened(Start(id=id_, **{**usual, **fields}))
+        self.journal.opened(a_start(id_, **{"asked_at": self.now, "state": StartState.STARTING, **fields}))
 
     def runs(self, id_: str = "1") -> None:
         self.journal.changed(id_, state=StartState.RUNNING, started_at=self.now)
@@ -154,12 +145,7 @@ def test_use_over_time_is_a_counter_that_runs_while_the_server_does(hub: Hub) ->
 
 
 def test_a_server_that_runs_on_over_a_restart_is_counted_from_then_and_waited_for_nothing(hub: Hub) -> None:
-    hub.journal.restored(
-        Start(
-            id="1", user="alice", server="", group="lab", profile="small", cards=1, vram=Mib(4096), cores=25,
-            asked_at=1.0, started_at=2.0, state=StartState.RUNNING,
-        )
-    )  # fmt: skip
+    hub.journal.restored(a_start(asked_at=1.0, started_at=2.0, state=StartState.RUNNING))
     hub.now += 10
     assert hub.value("hami_hub_memory_byte_seconds_total", group="lab") == 40 * GIB
     assert "hami_hub_wait_seconds_count" not in hub.text()

@@ -12,6 +12,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +20,13 @@ import pytest
 from sqlalchemy import Connection, create_engine, text
 
 from hami_hub.core.history import Start, StartState
-from hami_hub.core.units import Mib
 from hami_hub.journal import Journal, JournalError, Reader, absolute, shown, url_problem
+from hami_hub.journal import journal as module
 from hami_hub.journal.tables import MIGRATIONS, NewerJournalError, migrate, version_of
 
+from .starts import a_start
+
 ALL_TIME = (0.0, 1e12)
-
-
-def a_start(id_: str = "1", **fields: Any) -> Start:
-    usual: dict[str, Any] = {
-        "user": "alice",
-        "server": "",
-        "group": "lab",
-        "profile": "small",
-        "cards": 1,
-        "vram": Mib(4096),
-        "cores": 25,
-        "asked_at": 1000.0,
-        "state": StartState.WAITING,
-        "position": 2,
-    }
-    return Start(id=id_, **{**usual, **fields})
 
 
 @pytest.fixture
@@ -159,6 +146,35 @@ def test_a_new_hub_takes_up_what_runs_and_ends_what_does_not(make: Callable[...,
     second.changed("runs", state=StartState.ENDED, ended_at=3000.0)
     second.flush()
     assert {each.id for each in Reader(url).open_starts()} == {"new", "never told"}
+
+
+def test_a_change_while_a_server_is_taken_up_loses_nothing_that_was_known(
+    make: Callable[..., Journal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = make()
+    first.opened(a_start("runs", state=StartState.RUNNING, profile="known"))
+    assert first.flush(30)
+    first.close()
+    second = make()
+    known = threading.Event()
+    take_up = second._restore
+
+    def restore(connection: Connection, told: Start) -> None:
+        take_up(connection, told)
+        known.set()
+
+    def slow(start: Start, **fields: Any) -> Start:
+        if threading.current_thread() is threading.main_thread():
+            known.wait(0.5)  # long enough for the journal's thread to come between, if it may
+        return replace(start, **fields)
+
+    monkeypatch.setattr(second, "_restore", restore)
+    monkeypatch.setattr(module, "replace", slow)
+    second.restored(a_start("runs", state=StartState.RUNNING, profile="forgotten"))
+    second.changed("runs", until=9.0)
+    assert second.flush(30)
+    (start,) = second.starts(*ALL_TIME)
+    assert (start.profile, start.until) == ("known", 9.0)
 
 
 def test_what_becomes_of_a_start_that_only_the_file_knows_is_kept(make: Callable[..., Journal], url: str) -> None:

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from hami_hub.core.cards import Card, CardUuid
 from hami_hub.core.history import Start, StartState
+from hami_hub.core.inventory import QueuedPod
 from hami_hub.core.units import Mib
 from hami_hub.service.model import GroupSeen, World, budgets, page
 from hami_hub.service.revisions import Revisions
-from hami_hub.service.sight import CardSeen, PodWaiting, Sight, SliceSeen
+from hami_hub.service.sight import CardSeen, Sight, SliceSeen
 
 UUID = CardUuid("GPU-1")
 T4 = CardSeen(card=Card(uuid=UUID, index=0, model="Tesla T4", vram=Mib(15360)))
@@ -87,7 +88,7 @@ def test_who_waits_is_told_with_place_and_reason():
 
 
 def test_in_a_cluster_place_and_reason_are_the_schedulers():
-    pod = PodWaiting(holder="jhub/jupyter-alice", place=7, asks="4 GiB", reason="No node has room.")
+    pod = QueuedPod("jhub", "jupyter-alice", place=7, asks="4 GiB", reason="No node has room.")
     world = World(
         sight=Sight(waiting=(pod,), of_pods=True),
         starts=(start(state=StartState.STARTING),),
@@ -98,7 +99,7 @@ def test_in_a_cluster_place_and_reason_are_the_schedulers():
 
 
 def test_a_pod_of_nobody_known_waits_under_its_own_name():
-    pod = PodWaiting(holder="batch/job-1", place=1, asks="2 whole cards", reason="No room.")
+    pod = QueuedPod("batch", "job-1", place=1, asks="2 whole cards", reason="No room.")
     (row,) = page(World(sight=Sight(waiting=(pod,))))["waiting"].values()
     assert (row["user"], row["server"], row["asks"]) == ("batch", "job-1", "2 whole cards")
 

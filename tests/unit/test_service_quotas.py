@@ -11,7 +11,7 @@ import pytest
 
 from hami_hub.core.history import Start, StartState
 from hami_hub.core.units import Mib
-from hami_hub.journal import Journal, Reader
+from hami_hub.journal import Journal, JournalError, Reader
 from hami_hub.service.hubapi import HubError
 from hami_hub.service.model import GroupSeen, World
 from hami_hub.service.quotas import QuotaError, Quotas, texts_of, version_of
@@ -253,3 +253,12 @@ async def test_many_who_ask_the_same_are_answered_by_one_look():
     records = Records(Counting(""))
     await asyncio.gather(*(records.open_starts() for _ in range(50)))
     assert asked == 1
+
+
+async def test_questions_that_no_journal_answers_leave_nothing_behind():
+    records = Records(Reader(""))
+    for at in range(50):
+        with pytest.raises(JournalError):
+            await records.starts_of("alice", at, at + 1)
+    assert not records._locks
+    assert not records._answers

@@ -15,14 +15,15 @@ import click
 
 from ...core.dry_run import DryRun, would_have_refused
 from ...core.quota import has_quota, parse_quota
+from ...core.shown import printable
 from ...core.spreadsheet import to_csv
-from ..tables import print_table, printable
+from ...core.times import DAY
+from ..tables import print_table
 from .edits import EditError, faults, with_values, without
 from .hub import Group
 from .show import CSV_HEADS, LIST_HEADS, SHOW_HEADS, as_json, csv_row, exceeded, list_row, show_rows
 from .where import Where, finding
 
-_DAY = 86400.0
 _EXAMPLES = 10
 
 json_option = click.option("--json", "for_programs", is_flag=True, help="For programs.")
@@ -128,7 +129,7 @@ def dry_run(
         texts = [fault.text for fault in wrong]
         raise click.ClickException(printable(" ".join([*texts, "With that the group pays for nothing at all."])))
     now = time.time()
-    since = now - days * _DAY
+    since = now - days * DAY
     found = would_have_refused(quota, where.starts(since, now), there.name, since=since, now=now)
     if for_programs:
         _print_json(_dry_run_json(found))

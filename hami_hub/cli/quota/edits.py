@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...core.quota import KEYS, PREFIX, QuotaFault, parse_quota
+from ...core.quota import KEYS, PREFIX, QuotaFault, is_quota_key, parse_quota
 
 
 class EditError(ValueError):
@@ -64,6 +64,4 @@ def faults(properties: Mapping[str, Any]) -> tuple[QuotaFault, ...]:
 def ours(properties: Mapping[str, Any]) -> list[str]:
     """The keys that are about slices, in the order in which they are documented; a misspelt one last."""
     known = {key: number for number, key in enumerate(KEYS)}
-    wrong = {fault.key for fault in faults(properties)}
-    found = [key for key in properties if key.startswith(PREFIX) or key in wrong]
-    return sorted(found, key=lambda key: (known.get(key, len(known)), key))
+    return sorted(filter(is_quota_key, properties), key=lambda key: (known.get(key, len(known)), key))

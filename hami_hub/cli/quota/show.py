@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.budgets import Budget, Measure
 from ...core.quota import quota_properties
-from ...core.units import Mib, format_vram
+from ...core.quota_words import bare_amount
 from .edits import ours
 from .hub import Group
 
@@ -93,9 +93,7 @@ def exceeded(budget: Budget) -> str:
 
 def amount(measure: Measure, value: int) -> str:
     """An amount as tables show it."""
-    if measure is Measure.VRAM:
-        return format_vram(Mib(value)) if value else "0"
-    return f"{value} %" if measure is Measure.CORES else str(value)
+    return "0" if measure is Measure.VRAM and not value else bare_amount(measure, value)
 
 
 def _of_limit(measure: Measure, budget: Budget, *, used_known: bool) -> str:

@@ -12,9 +12,8 @@ from typing import Any
 
 import click
 
-from ...core.budgets import Budget, same_group
+from ...core.budgets import Budget, charged_budgets
 from ...core.history import Start, charge_of
-from ...core.quota import parse_quota
 from ...journal import JournalError
 from ..records import journal_option, reader
 from .hub import Group, HubApi
@@ -45,18 +44,13 @@ class Where:
         except JournalError as error:
             raise click.ClickException(str(error)) from None
 
-    def budgets(self, groups: Iterable[Group]) -> tuple[list[Budget], bool]:
+    def budgets(self, groups: Iterable[Group]) -> tuple[tuple[Budget, ...], bool]:
         """The groups' quotas with what is charged to them; False: no journal says what that is."""
         charges, known = [], False
         with contextlib.suppress(JournalError):
             charges = [charge_of(start) for start in reader(self.journal).open_starts() if start.cards]
             known = True
-        budgets = []
-        for group in groups:
-            quota, faults = parse_quota(group.properties)
-            theirs = tuple(charge for charge in charges if same_group(charge.group, group.name))
-            budgets.append(Budget(group.name, quota, theirs, faults))
-        return budgets, known
+        return charged_budgets(((group.name, group.properties) for group in groups), charges), known
 
 
 def finding(command: Callable[..., None]) -> Callable[..., None]:

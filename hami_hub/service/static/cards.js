@@ -1,7 +1,7 @@
 // The cards as bars of their slices, and the same as a table.  The colour says who; the stripe at a slice's foot how
 // much of it is in use.
 
-import { byId, h, inPieces, paused, put } from "./dom.js";
+import { byId, h, inPieces, newId, paused, put } from "./dom.js";
 import { now, onChange, payer } from "./live.js";
 import { Table } from "./table.js";
 import { tip } from "./tip.js";
@@ -91,7 +91,7 @@ function drawCard(uuid) {
   const card = now.cards.get(uuid);
   let row = rows.get(uuid);
   if (!row) {
-    const id = `card-${rows.size}-${Date.now()}`;
+    const id = newId();
     const name = h("span", { class: "card-name", id });
     const words = h("span", { class: "card-words" });
     const bar = h("div", { class: "bar", role: "group", "aria-labelledby": id });

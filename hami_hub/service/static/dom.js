@@ -16,6 +16,11 @@ export function h(tag, properties = {}, ...children) {
 /** The element with an id. */
 export const byId = (id) => document.getElementById(id);
 
+let ids = 0;
+
+/** An id that no other element has. */
+export const newId = () => `id-${++ids}`;
+
 /** Set an element's text, if it is another: what hasn't changed is neither drawn nor read out again. */
 export function put(element, text) {
   if (element.textContent !== text) element.textContent = text;

@@ -2,7 +2,7 @@
 // refused lately is said before anything is saved.  Somebody else's change is never written over unseen.
 
 import { ask } from "./ask.js";
-import { byId, h, paused, put } from "./dom.js";
+import { byId, h, newId, paused, put } from "./dom.js";
 import { look, payer } from "./live.js";
 import { count, gib, moment } from "./words.js";
 
@@ -75,8 +75,8 @@ function draw(properties) {
 
 const DEFAULT = "For people who have no group with a quota. It is set in the hub's configuration, c.GpuSlices.default_quota.";
 
-function field(key, value, label, hint, example, parent = "") {
-  const id = `field-${open.fields.size}`;
+function field(key, value, label, hint, example) {
+  const id = newId();
   const described = `${id}-hint ${id}-fault`;
   const input = h("input", {
     ...{ id, type: "text", autocomplete: "off", spellcheck: "false", placeholder: example, value },
@@ -86,7 +86,7 @@ function field(key, value, label, hint, example, parent = "") {
   open.fields.set(key, { input, fault });
   return h(
     "div",
-    { class: `field ${parent}` },
+    { class: "field" },
     h("label", { for: id }, label),
     input,
     h("div", { class: "quiet", id: `${id}-hint` }, h("code", {}, key), hint ? ` ${hint}` : ""),
@@ -193,15 +193,17 @@ function faults(found) {
 async function save(event) {
   event.preventDefault();
   if (!open.editable) return;
-  const { group, version } = open;
+  const mine = open;
+  const { group, version } = mine;
   const button = byId("save");
   button.disabled = true;
   try {
     await ask(`api/quotas/${encodeURIComponent(group)}`, { body: typed(), headers: { "If-Match": `"${version}"` } });
     put(byId("saved"), `The quota of ${payer(group)} is saved. It holds from now on.`);
-    close();
+    if (open === mine) close();
     look();
   } catch (error) {
+    if (open !== mine) return put(byId("saved"), error.message);
     button.disabled = false;
     if (error.status === 409) conflict(error);
     else refused(error);

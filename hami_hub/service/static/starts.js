@@ -57,7 +57,7 @@ export function begin() {
 }
 
 export function open() {
-  if (opened && table.offset) return; // somebody reads further back
+  if (opened && table.from) return; // somebody reads further back
   opened = true;
-  table.load();
+  table.fill();
 }

@@ -1,54 +1,22 @@
-// A table of any length, of which a page is shown: sorted, searched and paged here, or by whoever gives the rows.
+// A table of rows that are all here: sorted and paged here, searched by whoever gives them.
 
-import { h, put } from "./dom.js";
-import { count } from "./words.js";
+import { h } from "./dom.js";
+import { PAGE, Pages } from "./pages.js";
 
-const PAGE = 50;
-
-/**
- * @param columns [{key, title, of: (row) => text or element, sort: (row) => value, number: true}]
- * @param noun ["server", "servers"]
- * @param empty what is said when there is nothing
- */
-export class Table {
-  constructor({ caption, columns, noun, empty, sort = null, page = PAGE }) {
+/** @param columns [{key, title, of: (row) => text or element, sort: (row) => value, number: true}] */
+export class Table extends Pages {
+  constructor({ columns, sort = null, ...frame }) {
+    super(frame);
     this.columns = columns;
-    this.noun = noun;
-    this.empty = empty;
-    this.page = page;
-    this.from = 0;
     this.rows = [];
     this.sorted = sort; // [key, descending]
-    this.body = h("tbody");
-    this.heads = columns.map((column) => this.#head(column));
-    this.said = h("span", { class: "quiet", role: "status" });
-    this.back = h("button", { type: "button", class: "button", onclick: () => this.turn(-1) }, "Previous");
-    this.next = h("button", { type: "button", class: "button", onclick: () => this.turn(1) }, "Next");
-    const table = h(
-      "table",
-      {},
-      h("caption", { class: "unseen" }, caption),
-      h("thead", {}, h("tr", {}, ...this.heads)),
-      this.body,
-    );
-    this.element = h(
-      "div",
-      {},
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, table),
-      h("div", { class: "pager" }, this.said, this.back, this.next),
-    );
+    this.head.append(...columns.map((column) => this.#head(column)));
   }
 
   /** Show other rows, on the same page of the table as far as there is one. */
   show(rows) {
     this.rows = rows;
-    this.draw();
-  }
-
-  /** The page after this one, or before. */
-  turn(by) {
-    this.from += by * this.page;
-    this.draw();
+    this.fill();
   }
 
   /** Begin at the first row again: what is looked for has changed. */
@@ -56,20 +24,14 @@ export class Table {
     this.from = 0;
   }
 
-  draw() {
+  fill() {
     const rows = this.#inOrder();
-    this.from = Math.max(0, Math.min(this.from, Math.floor((rows.length - 1) / this.page) * this.page));
-    const shown = rows.slice(this.from, this.from + this.page);
-    const wide = { colspan: this.columns.length, class: "quiet" };
-    this.body.replaceChildren(
-      ...(shown.length ? shown.map((row) => this.#line(row)) : [h("tr", {}, h("td", wide, this.empty))]),
+    this.from = Math.max(0, Math.min(this.from, Math.floor((rows.length - 1) / PAGE) * PAGE));
+    const shown = rows.slice(this.from, this.from + PAGE);
+    this.showPage(
+      shown.map((row) => this.#line(row)),
+      rows.length,
     );
-    const last = this.from + shown.length;
-    const all = count(rows.length, ...this.noun);
-    put(this.said, rows.length > this.page ? `${this.from + 1} to ${last} of ${all}` : rows.length ? all : "");
-    this.back.hidden = this.next.hidden = rows.length <= this.page;
-    this.back.disabled = this.from === 0;
-    this.next.disabled = last >= rows.length;
   }
 
   #head(column) {
@@ -83,10 +45,10 @@ export class Table {
   #sort(column, head) {
     const again = this.sorted?.[0] === column.key;
     this.sorted = [column.key, again ? !this.sorted[1] : Boolean(column.number)];
-    this.heads.forEach((each) => each.removeAttribute("aria-sort"));
+    for (const each of this.head.children) each.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", this.sorted[1] ? "descending" : "ascending");
     this.restart();
-    this.draw();
+    this.fill();
   }
 
   #inOrder() {

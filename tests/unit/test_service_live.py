@@ -1,0 +1,83 @@
+"""Many look at once, and some at one person's page only: each gets what is newest, made once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hami_hub.core.units import Mib
+from hami_hub.service import live as module
+from hami_hub.service.live import Live
+from hami_hub.service.model import GroupSeen
+from hami_hub.service.sight import Sight, SliceSeen
+
+
+class Changing:
+    """Eyes that see a little more in use at each look."""
+
+    looks = 0
+
+    async def look(self) -> Sight:
+        self.looks += 1
+        await asyncio.sleep(0)
+        return Sight(slices=(replace(SEEN, used=Mib(self.looks)),))
+
+
+SEEN = SliceSeen(holder="alice/", card="GPU-a", vram=Mib(4096), cores=25)  # type: ignore[arg-type]
+
+
+class Quiet:
+    """A journal and a hub that know of nothing."""
+
+    problem, none_yet = "", False
+
+    async def open_starts(self) -> tuple[Any, ...]:
+        return ()
+
+    async def groups(self) -> tuple[GroupSeen, ...]:
+        return ()
+
+    def forget_groups(self) -> None: ...
+
+
+@pytest.fixture
+def live() -> Live:
+    quiet: Any = Quiet()
+    return Live(Changing(), quiet, quiet, default_quota={})
+
+
+def used(said: Any) -> Any:
+    return list(said["sections"]["used"].values())
+
+
+async def test_what_another_page_has_looked_up_is_told(live):
+    assert used(await live.since("")) == [1]
+    live.look_again()
+    await live.world()  # for somebody's own page
+    assert used(await live.since("")) == [2]
+
+
+async def test_a_change_during_a_look_is_seen_by_who_asks_next(live):
+    looking = asyncio.ensure_future(live.since(""))
+    await asyncio.sleep(0)
+    live.look_again()
+    assert used(await looking) == [1]
+    assert used(await live.since("")) == [2]
+
+
+async def test_a_page_is_made_once_for_all_who_wait_for_it(live, monkeypatch):
+    made = 0
+
+    def counted(world):
+        nonlocal made
+        made += 1
+        return page(world)
+
+    page = module.page
+    monkeypatch.setattr(module, "page", counted)
+    said = await asyncio.gather(*(live.since("") for _ in range(20)))
+    assert all(used(each) == [1] for each in said)
+    assert made == 1
