@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from ..cards import NoCardsError
@@ -302,12 +303,12 @@ class Allocator:
 
     async def _end(self, directory: Path, end: Callable[[], Awaitable[None]] | None) -> None:
         # Cancelled only when the hub ends: then the directory stays, for the next hub to count and clear.
-        try:
-            if end is not None:
-                await end()
-            await end_leftovers(directory, self._log)
-        except Exception:
-            self._log.exception("Ending what is left of the slice %s failed.", directory.name)
+        for each in (end, partial(end_leftovers, directory, self._log)):
+            try:
+                if each is not None:
+                    await each()
+            except Exception:
+                self._log.exception("Ending what is left of the slice %s failed.", directory.name)
         remove_slice(directory, ring=self.root.ring)
         self._ending.pop(directory, None)
         self._forget(_ending_id(directory))

@@ -50,7 +50,7 @@ _LAST_LINES = 20  # of a container's output, for the hub's log
 # docker-run(1), "Exit status"
 _EXIT_NOT_RUN, _EXIT_NOT_FOUND = 126, 127
 # The daemon doesn't answer; what it refuses, APIError, is one of the former too.
-_AWAY = (docker.errors.DockerException, requests.ConnectionError)
+_AWAY = (docker.errors.DockerException, requests.RequestException)
 _NO_PROGRAM = re.compile(r'exec: \\?"(?P<program>[^"\\]+)\\?": .*(no such file|not found)')
 
 
@@ -128,20 +128,26 @@ class _OwnContainer(DockerSpawner):  # type: ignore[misc]
         self._last_call.add_done_callback(lambda done: done.cancelled() or done.exception())
         return asyncio.shield(self._last_call)
 
-    def seen_running(self) -> bool:
-        """Whether the container's process is seen to run, without asking Docker."""
-        return False
+    async def get_object(self) -> Any:
+        """The container as Docker has it; None if there is none."""
+        try:
+            found = await self.docker("inspect_container", self.object_name)
+        except docker.errors.NotFound:
+            self.object_id = ""
+            return None
+        # dockerspawner takes a container for gone whose daemon has an error of its own.
+        self.object_id = found[self.object_id_key]
+        return found
 
     async def poll(self) -> int | None:
-        """None while the container runs."""
+        """None while the container runs, as far as anybody knows."""
         if not self.object_id:
             return 0  # none was made: Docker needn't be asked, also when many are cancelled at once
         try:
             status: int | None = await super().poll()
-        except docker.errors.APIError:
-            raise
-        except _AWAY:  # a container can do without the daemon
-            return None if self.seen_running() else 1
+        except _AWAY as error:  # a container can do without the daemon
+            self.log.debug("Docker doesn't say whether the container of %s runs: %r", self._log_name, error)
+            return None
         return status
 
     async def state(self) -> Mapping[str, Any]:
@@ -257,17 +263,13 @@ class GpuDockerSpawner(MachineSlicesMixin, _OwnContainer):
         process = processes.mark(pid) if pid else None
         return process if process is not None and _is_in(pid, self.container_id) else None
 
-    def seen_running(self) -> bool:
-        """Whether the container's first process runs."""
-        return self._server_process is not None and processes.runs(self._server_process)
-
     async def exit_status(self) -> object:
         """What the container ended with; its last words go to the hub's log."""
         # The process may be gone before Docker has taken note of it.
-        with contextlib.suppress(docker.errors.APIError, requests.RequestException):
+        with contextlib.suppress(*_AWAY):
             await self.docker("wait", self.container_id, timeout=_WAIT_SECONDS)
         state = await self.state()
-        with contextlib.suppress(docker.errors.APIError):
+        with contextlib.suppress(*_AWAY):
             said = await self.docker("logs", self.container_id, tail=_LAST_LINES)
             self.log.warning(
                 "The container of %s ended. Its last words: %s", self._log_name, said.decode("utf8", "replace")

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from jupyterhub.spawner import Spawner
+from jupyterhub.utils import maybe_future
 from traitlets import default
 
 from ..core.language import say
@@ -21,6 +22,7 @@ from ..core.profiles import Choice, ChoiceError, choose, not_options
 from .answering import NoAnswerError, until_answering
 from .attempt import Attempt
 from .booked import Booked, note_failure
+from .cancelling import cancel_url
 from .errors import GpuSpawnError, Reason, uncount
 from .form import FormContext, ShowForm, parse_form, read_link, render_form
 from .form.waiting import WaitingView, waiting_view
@@ -262,6 +264,22 @@ class GpuSlicesMixin(Booked, Spawner):  # type: ignore[misc]
         status: int | None = await super().poll()
         return status
 
+    def add_poll_callback(self, callback: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+        """Have the hub told of the server's end, and again at its next poll if that fails: it asks no more then."""
+
+        async def tell() -> None:
+            if self.server is None:
+                return  # it knows
+            try:
+                await maybe_future(callback(*args, **kwargs))
+            except Exception:
+                if self.server is not None:
+                    self.add_poll_callback(callback, *args, **kwargs)
+                    self.start_polling()
+                raise
+
+        super().add_poll_callback(tell)
+
     async def _undo(self, attempt: Attempt | None) -> None:
         try:
             await self.end_start()
@@ -314,7 +332,7 @@ class GpuSlicesMixin(Booked, Spawner):  # type: ignore[misc]
     def waiting_page(self) -> WaitingView:
         """What the page of a start that takes a while shows."""
         with self.in_their_language():
-            return waiting_view(self._news, self.language())
+            return waiting_view(self._news, self.language(), cancel_url(self.handler, self.user, self.name))
 
     def explain(self, error: BaseException) -> BaseException:
         """`error` in words for the person, if it was to be foreseen."""

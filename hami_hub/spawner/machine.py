@@ -2,7 +2,7 @@
 
 The one-machine half of `GpuSlicesMixin`.  It gets a slice from the hub's allocator or waits in line for one, starts the
 server on the slice directory, and gives the slice back when the server is gone, however that came.  How a server meets
-its slice, and how its end is noticed, is for the small classes in `local` and `systemd` to say.
+its slice, and how its end is noticed, is for the small classes in `local`, `systemd` and `docker` to say.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from .processes import ProcessMark
 from .slice_root import SliceRootError
 
 _POLL_SECONDS = 1.0
+_STATUS_SECONDS = 5.0  # so long whoever manages a server may take to say what it ended with
+_UNKNOWN_STATUS = 0  # JupyterHub's
 
 
 class MachineSlicesMixin(GpuSlicesMixin):
@@ -41,6 +43,7 @@ class MachineSlicesMixin(GpuSlicesMixin):
     _placed: PlacedSlice | None = None
     _server_process: ProcessMark | None = None
     _watch: asyncio.Task[None] | None = None
+    _last_status: asyncio.Task[Any] | None = None  # what the server, which has ended, ended with
     _giving_back: asyncio.Future[None] | None = None
 
     # --- for subclasses -----------------------------------------------------------------------------------------
@@ -100,6 +103,7 @@ class MachineSlicesMixin(GpuSlicesMixin):
         """Get a slice from the allocator, waiting in line if need be."""
         slices, choice, attempt = self.slices, self.chosen(), self._attempt
         assert attempt is not None
+        self._stop_watching()
         attempt.wishes(self.asked(choice, ()))
         slices.limiter()  # without it a server would have the whole card
         self.prepare()
@@ -155,7 +159,7 @@ class MachineSlicesMixin(GpuSlicesMixin):
     async def end_start(self) -> None:
         """Stop what may have begun to run."""
         self._stop_watching()
-        if self._placed is not None and await self.their_poll() is None:
+        if self._placed is not None and await self.poll() is None:
             await self.their_stop(now=True)
 
     async def give_back(self) -> None:
@@ -189,6 +193,33 @@ class MachineSlicesMixin(GpuSlicesMixin):
 
     # --- noticing a server's end --------------------------------------------------------------------------------
 
+    async def poll(self) -> int | None:
+        """None while the server runs, or waits for room.
+
+        Where its process is known, that decides: who manages it hears of its end later, or doesn't answer.
+        """
+        if self._server_process is None:
+            return await super().poll()
+        if processes.runs(self._server_process):
+            return None
+        asked = self._ask_last_status()
+        await asyncio.wait({asked}, timeout=_STATUS_SECONDS)
+        return asked.result() if asked.done() else _UNKNOWN_STATUS
+
+    def _ask_last_status(self) -> asyncio.Task[Any]:
+        # Asked once: what could tell is removed soon.
+        if self._last_status is None:
+            self._last_status = asyncio.ensure_future(self._status_of_the_ended())
+        return self._last_status
+
+    async def _status_of_the_ended(self) -> Any:
+        try:
+            status = await self.their_poll()
+        except Exception as error:
+            self.log.warning("Nobody says what the server of %s ended with: %r", self._log_name, error)
+            return _UNKNOWN_STATUS
+        return _UNKNOWN_STATUS if status is None else status
+
     async def server_ended(self) -> None:
         """Return when the server's process has ended."""
         if self._server_process is not None:
@@ -205,6 +236,8 @@ class MachineSlicesMixin(GpuSlicesMixin):
         """The hub asks every 30 seconds whether a server still runs; whoever waits for its slice should not."""
         await self.server_ended()
         self.log.info("The server of %s has ended.", self._log_name)
+        if self._server_process is not None:
+            self._ask_last_status()
         self._begin_release()
         self.settle_up()
         # What the hub is told while it is busy with this server it forgets.
@@ -244,8 +277,9 @@ class MachineSlicesMixin(GpuSlicesMixin):
 
     def clear_state(self) -> None:
         """Forget the server; it is gone, so its slice is given back."""
-        self._server_process = None
-        self._stop_watching()
+        self._server_process = self._last_status = None
+        if self.server is None:  # else the hub has still to be told: a local spawner's poll forgets the server too
+            self._stop_watching()
         self._begin_release()
         super().clear_state()
 

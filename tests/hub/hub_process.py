@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -31,6 +33,9 @@ from tests.hub_client import Failed, HubClient
 
 HERE = Path(__file__).parent
 PATIENCE = 60.0
+_LOOK_SECONDS = 0.1
+_LOG_SHOWN = 8000  # characters
+_ASKED_BY_TESTS = re.compile(r" 200 GET /hub/api/users/")
 _PROXY = "from configurable_http_proxy.cli import main; main()"
 
 
@@ -308,17 +313,23 @@ class Hub(HubClient):
 
     def _answers(self) -> bool:
         if not self.alive:
-            raise RuntimeError(f"The hub ended:\n{self.log.read_text()[-4000:]}")
+            raise RuntimeError(f"The hub ended:\n{self._log_end()}")
         with contextlib.suppress(httpx.TransportError):
             return self.api.get("/").status_code == 200
         return False
 
-    def _until(self, condition: Any) -> None:
+    def _until(self, condition: Callable[[], object], seen: Callable[[], object] | None = None) -> None:
+        """Wait until it holds; if it never does, what is `seen` instead is told, else what is held."""
         end = time.monotonic() + PATIENCE
         while not condition():
             if time.monotonic() > end:
-                raise TimeoutError(f"Held: {self.held()}\n{self.log.read_text()[-4000:]}")
-            time.sleep(0.02)
+                told = f"Held: {self.held()}" if seen is None else seen()
+                raise TimeoutError(f"{told}\n{self._log_end()}")
+            time.sleep(_LOOK_SECONDS)
+
+    def _log_end(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines()
+        return "\n".join(line for line in lines if not _ASKED_BY_TESTS.search(line))[-_LOG_SHOWN:]
 
     def _readable_server(self) -> Path:
         """The fake server where every user of the machine can read it."""

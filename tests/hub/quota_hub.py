@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from hub_process import PATIENCE, Hub
+from hub_process import Hub
 
 from hami_hub.core.history import Start
 from hami_hub.journal import JournalError, Reader
@@ -18,13 +18,13 @@ class QuotaHub(Hub):
         """The journal's starts, oldest first, as soon as `until` holds of them."""
         reader = Reader(f"sqlite:///{self.folder}/hami-hub.sqlite")
         found: list[Start] = []
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
+
+        def holds() -> bool:
             try:
-                found = list(reversed(reader.starts(0, time.time() + 60)))
+                found[:] = reversed(reader.starts(0, time.time() + 60))
             except JournalError:
-                found = []
-            if until(found):
-                return found
-            time.sleep(0.05)
-        raise TimeoutError(f"The journal has {found}")
+                found.clear()
+            return until(found)
+
+        self._until(holds, lambda: f"The journal has {found}")
+        return found

@@ -354,6 +354,19 @@ async def test_processes_that_outlive_their_server_are_ended_before_the_slice_is
     await ending
 
 
+async def test_processes_are_ended_also_where_more_was_to_be_done_and_failed(
+    allocator: Allocator, start_process: Callable[..., subprocess.Popen[str]]
+) -> None:
+    async def fail() -> None:
+        raise TimeoutError("the daemon hangs")
+
+    placed = await Person(allocator, ALICE, WHOLE).task
+    kernel = start_process(placed.directory / layout.USAGE_FILE)
+    await allocator.release(placed, fail)
+    assert processes.mark(kernel.pid) is None
+    assert folders(allocator) == []
+
+
 async def test_a_lie_in_the_usage_page_ends_nobody_else(
     allocator: Allocator, start_process: Callable[..., subprocess.Popen[str]]
 ) -> None:

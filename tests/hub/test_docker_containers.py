@@ -209,6 +209,28 @@ def test_the_admins_own_mounts_and_settings_are_kept(daemon: DockerDaemon, tmp_p
         hub.stop("bob")
 
 
+# --- a server's end --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("late", ["shim", "daemon"])
+def test_a_server_that_died_is_seen_to_though_docker_has_not_heard_of_it(daemon: DockerDaemon, late: str) -> None:
+    with Hub(spawner=SHAPES["docker"], container=daemon, DockerSpawner=daemon.spawner()) as hub:
+        hub.start("bob", QUARTER)
+        first = str(daemon.client.inspect_container("jupyter-bob")["State"]["Pid"])
+        shim = hub.inside("cut", "-d ", "-f4", f"/proc/{first}/stat").strip()
+        stopped = shim if late == "shim" else (daemon.folder / "docker.pid").read_text()
+        hub.inside("kill", "-STOP", stopped)
+        try:
+            hub.inside("kill", "-KILL", first)
+            hub.until_stopped("bob")
+        finally:
+            hub.inside("kill", "-CONT", stopped)
+        hub.until_held()
+        hub.start("bob", QUARTER)
+        hub.stop("bob")
+        assert "Traceback" not in hub.log.read_text()
+
+
 # --- cards ------------------------------------------------------------------------------------------------------------
 
 
@@ -276,11 +298,24 @@ def test_a_kernel_of_the_real_server_in_a_container_is_held_to_the_slice(daemon:
 # --- without a daemon -------------------------------------------------------------------------------------------------
 
 
-class Away(GpuDockerSpawner):
-    """Docker doesn't answer."""
+AWAY = requests.ConnectionError()
+HANGS = requests.ReadTimeout()
+IN_TROUBLE = docker.errors.APIError("", response=SimpleNamespace(status_code=500, reason="", url=""))
 
-    async def get_object(self) -> None:
-        raise requests.ConnectionError
+
+class Away(GpuDockerSpawner):
+    """Docker doesn't answer, or nothing of use."""
+
+    answer: Exception
+
+    async def docker(self, method: str, *args: object, **kwargs: object) -> None:
+        raise self.answer
+
+
+def away(answer: Exception) -> Away:
+    spawner = Away(user=SimpleNamespace(name="alice", groups=[], settings={}), hub=SimpleNamespace())
+    spawner.answer, spawner.object_id = answer, "made"
+    return spawner
 
 
 @pytest.fixture
@@ -290,10 +325,22 @@ def running() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-async def test_while_docker_is_away_a_server_is_seen_by_its_process(running: subprocess.Popen[bytes]) -> None:
-    spawner = Away(user=SimpleNamespace(name="alice", groups=[], settings={}), hub=SimpleNamespace())
-    spawner.object_id, spawner._server_process = "made", processes.mark(running.pid)
+@pytest.mark.parametrize("answer", [AWAY, HANGS, IN_TROUBLE], ids=["away", "hangs", "in trouble"])
+async def test_while_docker_is_away_a_server_is_seen_by_its_process(
+    running: subprocess.Popen[bytes], answer: Exception
+) -> None:
+    spawner = away(answer)
+    spawner._server_process = processes.mark(running.pid)
     assert await spawner.poll() is None
     running.kill()
     running.wait()
-    assert await spawner.poll() == 1
+    assert await spawner.poll() == 0
+
+
+@pytest.mark.parametrize("answer", [AWAY, HANGS, IN_TROUBLE], ids=["away", "hangs", "in trouble"])
+async def test_while_docker_is_away_a_server_that_nobody_sees_is_not_taken_for_dead(answer: Exception) -> None:
+    spawner = away(answer)
+    assert await spawner.poll() is None
+    spawner.answer = docker.errors.NotFound("")
+    assert await spawner.poll() == 0
+    assert spawner.get_state().get("object_id") is None

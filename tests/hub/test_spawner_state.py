@@ -136,7 +136,7 @@ async def test_wrong_settings_end_no_server(running: processes.ProcessMark) -> N
 def test_nothing_of_ours_hides_what_a_spawner_has_but_what_is_meant_to(mixin: type) -> None:
     meant = {
         *("start", "stop", "poll", "progress", "get_env", "get_state", "load_state", "clear_state"),
-        *("options_from_query", "__doc__", "__module__", "__annotations__"),
+        *("options_from_query", "add_poll_callback", "__doc__", "__module__", "__annotations__"),
     }
     ours = {name for name in vars(mixin) if not name.startswith(("_trait", "_all_trait", "_static"))}
     theirs = {name for name in dir(Spawner) if name not in ("_descriptors", "_instance_inits")}
