@@ -47,9 +47,9 @@ test: .venv/.test .venv/.package  ## all the tests that this machine can run; AR
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pytest $(ARGS)
 	@$(if $(ARGS),,$(MAKE) --no-print-directory test-hub5)
 
-# What differs between the two: starts, waits, refusals, restarts, form, quotas, pages.  What needs a daemon of its own was
-# tested with the newest.
-HUB5_TESTS := starting waiting refusals quotas restart machine promises form_hub service tljh
+# What differs between the two: starts, waits, refusals, restarts, form, languages, quotas, pages, pods.  What needs a
+# daemon of its own was tested with the newest.
+HUB5_TESTS := starting waiting refusals quotas restart machine promises form_hub languages service kube_hub tljh
 test-hub5: $(HUB5)/.hub5 $(HUB5)/.package
 	@echo "Once more with JupyterHub $$($(HUB5)/bin/python -c 'import jupyterhub; print(jupyterhub.__version__)'), the oldest that is supported"
 	@PATH="$(CURDIR)/$(HUB5)/bin:$$PATH" $(HUB5)/bin/pytest -m "tljh or not (docker or systemd)" \

@@ -4,6 +4,7 @@ Use one by its entry point, and say with `c.GpuSlices` what people can pick from
 
     c.JupyterHub.spawner_class = "hami-local"     # UNIX users of this machine
     c.JupyterHub.spawner_class = "hami-systemd"   # the same, and no tenant can get around the limits
+    c.JupyterHub.spawner_class = "hami-docker"    # containers of this machine's Docker daemon
     c.JupyterHub.spawner_class = "hami-simple"    # one user for all: demos and tests
     c.JupyterHub.spawner_class = "hami-kube"      # pods of a Kubernetes cluster
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..core.budgets import Asked, Budget, Refused, payer, same_group
-from ..core.quota import Charge, Quota, QuotaFault, has_quota, parse_quota
+from ..core.budgets import Asked, Budget, Refused, charged_budgets, payer, same_group
+from ..core.quota import Charge, Quota, has_quota
 from ..core.slices import SliceId
 from ..core.units import Mib
 
@@ -100,18 +100,11 @@ class Charges:
         self._held.pop(start, None)
 
     def _budgets(self, groups: Groups, without: SliceId | None) -> tuple[Budget, ...]:
-        held = tuple(charge for charge in self._held.values() if charge.holder != without)
+        held = [charge for charge in self._held.values() if charge.holder != without]
         paying = [(name, properties) for name, properties in groups if has_quota(properties)]
-        return tuple(_budget(name, properties, held) for name, properties in paying or [("", self._default)])
+        return charged_budgets(paying or [("", self._default)], held)
 
 
 def limits_anything(budgets: Iterable[Budget]) -> bool:
     """Whether there is anything in them that a person could want to know."""
     return any(budget.faults or budget.quota != Quota() for budget in budgets)
-
-
-def _budget(name: str, properties: Mapping[str, Any], held: Iterable[Charge]) -> Budget:
-    quota: Quota
-    faults: tuple[QuotaFault, ...]
-    quota, faults = parse_quota(properties)
-    return Budget(name, quota, tuple(charge for charge in held if same_group(charge.group, name)), faults)

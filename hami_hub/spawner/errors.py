@@ -86,6 +86,23 @@ REFUSALS = frozenset(
 )
 
 
+class _Logged(str):
+    """What is logged of an error.  JupyterHub 5 shows the same on its form: a page that escapes it gets `shown`."""
+
+    __slots__ = ("shown",)
+    shown: str
+
+    def __new__(cls, text: str, shown: str) -> _Logged:
+        """`text`, for a log; `shown`, HTML in the person's language."""
+        logged = super().__new__(cls, text)
+        logged.shown = shown
+        return logged
+
+    def __html__(self) -> str:
+        """What MarkupSafe takes in place of the escaped text."""
+        return self.shown
+
+
 class GpuSpawnError(SpawnException):  # type: ignore[misc]
     """A server is not started, and that is nobody's bug.
 
@@ -113,7 +130,7 @@ class GpuSpawnError(SpawnException):  # type: ignore[misc]
         return in_english(self.jupyterhub_message)
 
     def __str__(self) -> str:
-        return f"{self.get_message()} [{self.reason}]"
+        return _Logged(f"{self.get_message()} [{self.reason}]", self.jupyterhub_html_message)
 
 
 def unwritable_home(home: Path) -> GpuSpawnError:

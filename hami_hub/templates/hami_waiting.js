@@ -124,7 +124,7 @@
     }
   }
 
-  // --- cancelling, as JupyterHub's API has it: the progress of a server is told below the server's own URL
+  // --- cancelling, in place of the form as JupyterHub's API has it: the progress of a server is told below its own URL
 
   async function cancel() {
     cancelled = true;
@@ -148,7 +148,8 @@
     }
   }
 
-  at("hami-cancel").addEventListener("click", () => {
+  at("hami-buttons").addEventListener("submit", (event) => {
+    event.preventDefault();
     if (state !== "waiting" || !position) return cancel();
     at("hami-cancel").hidden = true;
     at("hami-sure").hidden = false;

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,58 +17,29 @@ from pathlib import Path
 import pytest
 from form_starts import ScriptedNews
 
+from hami_hub.cli.demo import ports
+from tests.chromium import IMAGES, TAKES_PICTURES, Pages, launched, mark
+
 HERE = Path(__file__).parent
-IMAGES = HERE.parents[1] / "docs" / "images"
-CHROMIUM_FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-
-
-def chromium_path() -> str | None:
-    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    ours = [item for item in items if HERE in item.path.parents]
-    if not ours:
-        return
-    missing = pytest.mark.skip(reason="browser tests: no Chromium here; on Debian: apt-get install chromium")
-    for item in ours:
-        item.add_marker("browser")
-        if chromium_path() is None:
-            item.add_marker(missing)
+    for item in items:
+        if HERE in item.path.parents:
+            mark(item)
 
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path(), args=CHROMIUM_FLAGS)
+    with launched() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
 def new_page(chromium) -> Iterator[Callable]:
     """A page in a fresh profile; arguments as of playwright's `new_context`."""
-    contexts = []
-
-    def make(**options):
-        contexts.append(chromium.new_context(**{"viewport": {"width": 1100, "height": 900}, **options}))
-        page = contexts[-1].new_page()
-        page.set_default_timeout(20_000)
-        return page
-
-    yield make
-    for context in contexts:
-        context.close()
+    with contextlib.closing(Pages(chromium, 20_000, viewport={"width": 1100, "height": 900})) as pages:
+        yield pages
 
 
 @pytest.fixture(scope="session")
@@ -78,7 +47,7 @@ def picture() -> Callable:
     """Keep a picture of a page for the docs, if HAMI_SCREENSHOTS=1."""
 
     def keep(page, name: str, **options) -> None:
-        if os.environ.get("HAMI_SCREENSHOTS") == "1":
+        if TAKES_PICTURES:
             IMAGES.mkdir(parents=True, exist_ok=True)
             page.screenshot(path=IMAGES / f"{name}.png", **options)
 
@@ -91,17 +60,6 @@ class Demo:
 
     url: str
     password: str
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def wait_for_hub(url: str, process: subprocess.Popen, log: Path, patience: float = 60) -> None:
@@ -155,7 +113,7 @@ def form_hub(form_hub_folder: Path) -> Iterator[str]:
     HAMI_HUB_PYTHON names the Python of another JupyterHub than the tests' own.
     """
     folder = form_hub_folder
-    public, hub, api = free_ports(3)
+    public, hub, api = ports.any_free(3)
     url = f"http://127.0.0.1:{public}"
     environment = {
         **os.environ,
@@ -215,12 +173,12 @@ def form(form_hub: str, new_page: Callable, cookies: dict) -> Callable:
 
 @pytest.fixture
 def waiting(form: Callable, form_hub: str, form_hub_folder: Path) -> Iterator[Callable]:
-    """Press Start as an account whose start waits: the page, and the start."""
+    """Press Start as wanda, whose start waits: the page, and the start."""
     begun = []
 
-    def begin(account: str = "wanda", *, server: str = "", **options):
-        start = ScriptedNews(form_hub_folder, account)
-        page = form(account, link=f"/hub/spawn/{account}/{server}" if server else "/hub/spawn", **options)
+    def begin(server: str = "", **options):
+        start = ScriptedNews(form_hub_folder, "wanda")
+        page = form("wanda", link=f"/hub/spawn/wanda/{server}" if server else "/hub/spawn", **options)
         begun.append((page, start))
         start.wait()
         page.get_by_role("button", name="Start").click()
@@ -239,7 +197,7 @@ def waiting(form: Callable, form_hub: str, form_hub_folder: Path) -> Iterator[Ca
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     """The real demo, ended as a person ends it: by Ctrl-C."""
     folder = tmp_path_factory.mktemp("demo")
-    (port,) = free_ports(1)
+    (port,) = ports.any_free(1)
     url, log = f"http://127.0.0.1:{port}", folder / "demo.log"
     command = [
         sys.executable,

@@ -23,6 +23,7 @@ import hami_hub
 from hami_hub.core.budgets import same_group
 from hami_hub.core.language import speaking
 from hami_hub.languages import best_language, translator
+from hami_hub.spawner.cancelling import cancel_url
 from hami_hub.spawner.errors import GpuSpawnError, Reason
 from hami_hub.spawner.form import ShowForm, parse_form, read_link, render_form, waiting_view
 from hami_hub.spawner.news import News
@@ -63,7 +64,7 @@ class ScriptedStart(SimpleLocalProcessSpawner):
 
     def waiting_page(self):
         with speaking(translator(self.language())):
-            return waiting_view(self.news, self.language())
+            return waiting_view(self.news, self.language(), cancel_url(self.handler, self.user, self.name))
 
     async def progress(self):
         async for message in self.news.follow():

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
+from form_page import line, pick, radio, start, type_amount
 from playwright.sync_api import expect
-
-
-def pick(page, name: str) -> None:
-    page.get_by_role("radio", name=name, exact=True).check()
 
 
 def gauge(page, kind: str, group: str = ""):
     within = page.locator(f'.hami-budget[data-group="{group}"]') if group else page
     return within.locator(f'.hami-gauge[data-kind="{kind}"]')
-
-
-def line(page, profile: str):
-    return page.locator(".hami-profile", has=page.get_by_role("radio", name=profile, exact=True))
-
-
-def start(page) -> dict[str, str]:
-    page.get_by_role("button", name="Start").click()
-    return json.loads(re.search(r"\{.*\}", page.locator(".spawn-error-msg").inner_text())[0])
 
 
 def test_what_is_used_and_left_stands_in_words_beside_the_bar(form):
@@ -69,8 +56,7 @@ def test_the_bars_parts_are_as_long_as_the_words_say(form):
 )
 def test_a_typed_amount_counts_as_it_is_typed(form, typed, said):
     page = form("olga")
-    pick(page, "Another amount")
-    page.get_by_label("VRAM").fill(typed)
+    type_amount(page, typed)
     expect(gauge(page, "vram").locator(".hami-then")).to_have_text(said)
 
 
@@ -86,8 +72,7 @@ def test_a_typed_amount_counts_as_it_is_typed(form, typed, said):
 )
 def test_a_typed_amount_is_answered_when_its_field_is_left(form, typed, said):
     page = form("bob")
-    pick(page, "Another amount")
-    page.get_by_label("VRAM").fill(typed)
+    type_amount(page, typed)
     page.keyboard.press("Tab")
     expect(page.locator("[id='profile-option-gpu-other--vram-hint']")).to_contain_text(said)
 
@@ -103,8 +88,7 @@ def test_a_typed_amount_is_answered_when_its_field_is_left(form, typed, said):
 )
 def test_what_start_leads_to_is_said_above_it_for_a_typed_amount_too(form, typed, said):
     page = form("olga")
-    pick(page, "Another amount")
-    page.get_by_label("VRAM").fill(typed)
+    type_amount(page, typed)
     expect(page.locator("#hami-summary")).to_have_text(said)
 
 
@@ -123,7 +107,7 @@ def test_what_is_over_the_quota_is_greyed_out_with_who_holds_how_much(form):
     expect(closed).to_contain_text("Over quota")
     expect(closed).to_contain_text("2 GiB is left of what the group bio101 has")
     assert page.get_by_role("radio", name="4 GiB · 25 %").is_disabled()
-    assert page.get_by_role("radio", name="2 GiB", exact=True).is_enabled()
+    assert radio(page, "2 GiB").is_enabled()
 
 
 def test_without_javascript_the_budget_is_there_and_a_group_can_be_picked(form):

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import re
-
 import pytest
+from form_page import picked, start
 from playwright.sync_api import expect
-
-
-def picked(page) -> dict[str, str]:
-    return json.loads(re.search(r"\{.*\}", page.locator(".spawn-error-msg").inner_text())[0])
 
 
 def checked(page) -> str:
@@ -24,8 +18,7 @@ def test_a_link_that_picks_starts_nothing_until_the_person_does(form, javascript
     assert page.locator(".spawn-error-msg").count() == 0
     assert checked(page) == "gpu-other"
     assert page.get_by_label("VRAM").input_value() == "3 GiB"
-    page.get_by_role("button", name="Start").click()
-    assert picked(page) == {"profile": "gpu-other", "vram": "3 GiB", "cores": "20"}
+    assert start(page) == {"profile": "gpu-other", "vram": "3 GiB", "cores": "20"}
 
 
 def test_a_link_picks_who_pays(form):

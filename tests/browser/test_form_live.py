@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from form_page import line, type_amount
 from playwright.sync_api import expect
 
 MINUTE = 60_000
@@ -42,8 +43,7 @@ def watched(form):
 
 
 def badge(page, profile: str):
-    line = page.locator(".hami-profile", has=page.get_by_role("radio", name=profile, exact=True))
-    return line.locator(".hami-badge")
+    return line(page, profile).locator(".hami-badge")
 
 
 def test_what_has_become_free_is_shown_without_a_reload(watched, shown_as):
@@ -191,8 +191,7 @@ def test_a_hub_that_is_away_is_said_with_the_time_of_what_is_shown(watched):
 
 def test_a_person_who_is_logged_out_is_told_and_keeps_what_they_typed(watched):
     page, asked = watched("alice")
-    page.get_by_role("radio", name="Another amount").check()
-    page.get_by_label("VRAM").fill("3 GiB")
+    type_amount(page, "3 GiB")
     page.context.clear_cookies()
     page.clock.run_for(MINUTE)
     expect(page.locator("#hami-stale")).to_contain_text("This page is out of date")

@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 
 import pytest
+from form_page import line, picked, radio, start, type_amount
 from form_scenes import SCENES
 
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text()
-
-
-def picked(page) -> dict[str, str]:
-    """What the hub understood, after Start."""
-    refusal = page.locator(".spawn-error-msg").inner_text()
-    return json.loads(re.search(r"\{.*\}", refusal)[0])
-
-
-def start(page) -> dict[str, str]:
-    page.get_by_role("button", name="Start").click()
-    return picked(page)
-
-
-def radio(page, name: str):
-    return page.get_by_role("radio", name=name, exact=True)
 
 
 def click_on(page, text: str) -> None:
@@ -58,9 +42,9 @@ def test_by_keyboard_alone_from_login_to_start(form_hub, new_page):
             break
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowDown")
-    line = page.locator(".hami-profile", has=page.locator(":focus"))
-    assert "4 GiB · 25 %" in line.inner_text()
-    assert line.evaluate("e => getComputedStyle(e).outlineStyle") == "solid"
+    focused = page.locator(".hami-profile", has=page.locator(":focus"))
+    assert "4 GiB · 25 %" in focused.inner_text()
+    assert focused.evaluate("e => getComputedStyle(e).outlineStyle") == "solid"
     page.keyboard.press("Enter")
     assert picked(page) == {"profile": "gpu-4g"}
 
@@ -94,8 +78,7 @@ def test_the_amounts_fields_are_there_only_when_they_count(form, javascript):
 
 def test_without_javascript_the_form_is_sent_all_the_same(form):
     page = form("alice", java_script_enabled=False)
-    radio(page, "Another amount").check()
-    page.get_by_label("VRAM").fill("700 MiB")
+    type_amount(page, "700 MiB")
     assert start(page) == {"profile": "gpu-other", "vram": "700 MiB", "cores": "0"}
 
 
@@ -103,7 +86,7 @@ def test_what_cannot_be_had_cannot_be_picked(form):
     page = form("gina")
     for name in ("8 GiB · 50 %", "40 GiB"):
         assert radio(page, name).is_disabled()
-        page.locator(".hami-profile", has=radio(page, name)).click(position={"x": 200, "y": 20})
+        line(page, name).click(position={"x": 200, "y": 20})
         assert not radio(page, name).is_checked()
     radio(page, "4 GiB · 25 %").focus()
     page.keyboard.press("ArrowDown")
@@ -147,8 +130,8 @@ def test_all_text_can_be_read_in_light_and_dark_and_on_a_narrow_screen(form, acc
         assert page.locator(".hami-form").evaluate(CONTRAST) == []
     page.set_viewport_size({"width": 320, "height": 640})
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
-    for line in page.locator(".hami-profile").all():
-        assert line.bounding_box()["height"] >= 44
+    for each in page.locator(".hami-profile").all():
+        assert each.bounding_box()["height"] >= 44
 
 
 def test_the_measure_of_contrast_sees_pale_text(form):

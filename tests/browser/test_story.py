@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from form_page import line, pick, type_amount
 from playwright.sync_api import expect
 
 pytestmark = pytest.mark.timeout(300)
@@ -47,14 +48,6 @@ def person(chromium, demo):
 
 def card(page) -> str:
     return page.locator(".hami-cards").inner_text()
-
-
-def line(page, profile: str):
-    return page.locator(".hami-profile", has=page.get_by_role("radio", name=profile, exact=True))
-
-
-def pick(page, profile: str) -> None:
-    page.get_by_role("radio", name=profile, exact=True).check()
 
 
 def start(page) -> None:
@@ -118,8 +111,7 @@ def test_carol_reads_on_the_form_what_would_wait(person, picture):
 
 def test_carol_is_told_at_once_what_no_card_can_give(person, picture):
     page = person("carol")
-    pick(page, "Another amount")
-    page.get_by_label("VRAM").fill("100 GiB")
+    type_amount(page, "100 GiB")
     start(page)
     expect(page.locator(".spawn-error-msg")).to_contain_text("100 GiB can never fit here")
     assert page.get_by_label("VRAM").input_value() == "100 GiB"
@@ -149,8 +141,7 @@ def test_carol_is_let_in_when_bob_stops(person, demo):
 def test_without_javascript_a_server_starts_too(person):
     page = person("admin", java_script_enabled=False)
     assert card(page) == "Tesla T4, 15 GiB, 3 GiB free"
-    pick(page, "Another amount")
-    page.get_by_label("VRAM").fill("256 MiB")
+    type_amount(page, "256 MiB")
     start(page)
     for _ in range(60):
         if "/user/admin/lab" in page.url:

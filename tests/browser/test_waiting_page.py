@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 
+import pytest
 from form_starts import WHY
 from playwright.sync_api import expect
 
@@ -127,18 +128,36 @@ def test_a_hub_that_is_away_is_said_and_waited_for(waiting):
     expect(page.locator("#hami-trouble")).to_be_hidden()
 
 
-def test_without_javascript_the_page_says_the_same_and_loads_itself_anew(waiting):
-    page, start = waiting(java_script_enabled=False)
+def reload_until_told(page, words: str) -> None:
+    """As somebody without JavaScript comes to know."""
     for _ in range(100):
-        if "You are 2nd in line." in told(page):
-            break
+        if words in told(page):
+            return
         page.wait_for_timeout(100)
         page.reload()
-    assert "You are 2nd in line." in told(page)
+    raise AssertionError(told(page))
+
+
+def test_without_javascript_the_page_says_the_same_and_loads_itself_anew(waiting):
+    page, start = waiting(java_script_enabled=False)
+    reload_until_told(page, "You are 2nd in line.")
     assert page.locator("meta[http-equiv=refresh]").get_attribute("content") == "5"
-    assert page.get_by_role("button", name="Cancel").count() == 0
     start.wait(1, "You are 1st in line.")
     expect(page.locator("#progress-message")).to_have_text("You are 1st in line.", timeout=20_000)
+
+
+@pytest.mark.parametrize("server", ["", "second"])
+def test_without_javascript_a_start_is_cancelled_by_a_form(waiting, form_hub, server):
+    page, _ = waiting(server, java_script_enabled=False)
+    reload_until_told(page, "You are 2nd in line.")
+    warning = page.locator("#hami-buttons noscript p")
+    expect(warning).to_be_visible()
+    expect(warning).to_have_text("If you cancel you give up your place in line.")
+    assert page.locator("#hami-buttons").get_by_role("button").count() == 1
+    page.get_by_role("button", name="Cancel").click()
+    page.locator("#hami-form").wait_for()
+    assert page.url.endswith(f"/hub/spawn/wanda/{server}" if server else "/hub/spawn/wanda")
+    assert page.request.get(f"{form_hub}/hub/api/users/wanda?include_stopped_servers=0").json()["servers"] == {}
 
 
 def test_hostile_news_stays_text(waiting):

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import docker_daemon
-import jupyterhub
 import pytest
 from docker_daemon import DockerDaemon
 from hub_process import Hub
+from left import left_empty, left_without_traceback
 from shapes import MARKS, SHAPES
 from systemd_container import SystemdContainer, why_not
 
@@ -84,15 +84,9 @@ def shared_hub(shape: str, request: pytest.FixtureRequest) -> Iterator[Hub]:
 
 @pytest.fixture
 def hub(shared_hub: Hub) -> Iterator[Hub]:
-    """A running hub on which nobody has a server; whatever a test does, it may leave nothing reserved."""
-    before = len(shared_hub.log.read_bytes())
-    yield shared_hub
-    if not shared_hub.alive:
-        shared_hub.begin()
-    shared_hub.stop_all()
-    shared_hub.until_held()
-    if jupyterhub.version_info[0] >= 6:  # the older one's HTTP client logs what is cancelled
-        assert b"Traceback" not in shared_hub.log.read_bytes()[before:]
+    """A running hub on which nobody has a server."""
+    with left_without_traceback(shared_hub), left_empty(shared_hub):
+        yield shared_hub
 
 
 @pytest.fixture

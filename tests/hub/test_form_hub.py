@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hub_process import Hub
-from test_refusals import Person
+from person import Person
 
 import hami_hub
 from tests.unit.test_form import Page
@@ -76,19 +76,54 @@ def test_a_wait_is_told_with_its_facts_and_shown_without_javascript(hub: Hub) ->
     assert page.all("meta", **{"http-equiv": "refresh"})
 
 
-def test_a_person_who_cancels_leaves_the_line_and_may_choose_again(hub: Hub) -> None:
+def in_line(hub: Hub, name: str, server: str = "") -> Person:
+    """Somebody who waits in line behind alice, and looks at the page."""
     hub.start("alice", {"profile": "whole"})
-    bob = Person(hub, "bob")
-    bob.open("/hub/spawn")
-    bob.send("/hub/spawn", {"profile": "half"})
-    assert "in line" in hub.until_waiting("bob")
-    [token] = {cookie.value for cookie in bob.browser.cookies.jar if cookie.name == "_xsrf" and cookie.path == "/hub/"}
-    # As the page's button does it.
-    answer = bob.browser.delete("/hub/api/users/bob/server", params={"_xsrf": token or ""})
+    person = Person(hub, name)
+    person.open("/hub/spawn")
+    person.send(f"/hub/spawn/{name}/{server}" if server else "/hub/spawn", {"profile": "half"})
+    next(event for event in hub.progress(name, server) if "in line" in event["message"])
+    return person
+
+
+def test_a_person_who_cancels_leaves_the_line_and_may_choose_again(hub: Hub) -> None:
+    bob = in_line(hub, "bob")
+    # As the page's script does it.
+    answer = bob.browser.delete("/hub/api/users/bob/server", params={"_xsrf": bob.xsrf})
     assert answer.status_code in (202, 204)
     hub.until_stopped("bob")
     assert Page(bob.open("/hub/spawn")).checked == ["half"]
     hub.until_held("alice")
+
+
+@pytest.mark.parametrize("server", ["", "second"])
+def test_without_javascript_a_form_cancels(hub: Hub, server: str) -> None:
+    bob = in_line(hub, "bob", server)
+    page = Page(bob.open(f"/hub/spawn-pending/bob/{server}" if server else "/hub/spawn-pending/bob"))
+    [form], [token] = page.all("form", method="post"), page.all("input", name="_xsrf")
+    answer = bob.browser.post(form["action"], data={"_xsrf": token["value"]}, headers={"Sec-Fetch-Mode": "navigate"})
+    assert Page(answer.text).checked == ["half"]
+    hub.until_stopped("bob", server)
+    hub.until_held("alice")
+
+
+def test_nobody_cancels_for_somebody_else_nor_by_a_strangers_form(hub: Hub) -> None:
+    bob, carol = in_line(hub, "bob"), Person(hub, "carol")
+    place = "/hub/cancel-start/bob"
+    Page(bob.open("/hub/spawn-pending/bob"))
+    for person, token in ((bob, ""), (bob, carol.xsrf), (carol, carol.xsrf)):
+        headers = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Site": "cross-site"}
+        assert person.browser.post(place, data={"_xsrf": token}, headers=headers).status_code in (403, 404)
+    assert hub.servers("bob")[""]["pending"] == "spawn"
+
+
+def test_what_runs_by_now_is_not_stopped_by_a_page_that_is_old(hub: Hub) -> None:
+    bob = in_line(hub, "bob")
+    [form] = Page(bob.open("/hub/spawn-pending/bob")).all("form", method="post")
+    hub.stop("alice")
+    hub.until_started("bob")
+    bob.send(form["action"], {})
+    assert hub.servers("bob")[""]["ready"]
 
 
 def test_another_spawners_server_gets_the_hubs_own_page() -> None:

@@ -10,62 +10,44 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hub_process import Hub
+from hub_process import PATIENCE, Hub
+from left import left_empty
 from prometheus_client.parser import text_string_to_metric_families
+from quota_hub import QuotaHub
 
 from hami_hub.cli import main
 from hami_hub.core.history import Start, StartState
-from hami_hub.journal import JournalError, Reader
 from tests.hub_client import Failed
 
-PATIENCE = 30.0
 GIB = 1024**3
 
 
 @pytest.fixture(scope="module")
-def own_hub() -> Iterator[Hub]:
-    with Hub(spawner="hami-simple") as hub:
+def own_hub() -> Iterator[QuotaHub]:
+    with QuotaHub(spawner="hami-simple") as hub:
         yield hub
 
 
 @pytest.fixture
-def hub(own_hub: Hub) -> Iterator[Hub]:
-    yield own_hub
-    if not own_hub.alive:
-        own_hub.begin()
-    own_hub.stop_all()
-    own_hub.until_held()
+def hub(own_hub: QuotaHub) -> Iterator[QuotaHub]:
+    with left_empty(own_hub):
+        yield own_hub
 
 
-def journal_url(hub: Hub) -> str:
-    return f"sqlite:///{hub.folder}/hami-hub.sqlite"
-
-
-def starts(hub: Hub, user: str) -> list[Start]:
-    """What the journal says of a person, oldest first."""
-    try:
-        found = Reader(journal_url(hub)).starts(0, time.time() + 1)
-    except JournalError:
-        return []
-    return sorted((each for each in found if each.user == user), key=lambda each: each.asked_at)
-
-
-def until(hub: Hub, user: str, condition: Callable[[Start], Any]) -> Start:
+def until(hub: QuotaHub, user: str, condition: Callable[[Start], Any]) -> Start:
     """The newest start of a person, as soon as it is as it should be."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        found = starts(hub, user)
-        if found and condition(found[-1]):
-            return found[-1]
-        assert time.monotonic() < end, found
-        time.sleep(0.05)
+
+    def newest(starts: list[Start]) -> list[Start]:
+        return [each for each in starts if each.user == user][-1:]
+
+    return newest(hub.journal(lambda starts: any(map(condition, newest(starts)))))[0]
 
 
 def cli(hub: Hub, *arguments: str) -> Result:
     environment = {
         "JUPYTERHUB_API_URL": f"{hub.settings['hub_url']}/hub/api",
         "JUPYTERHUB_API_TOKEN": hub.settings["token"],
-        "HAMI_JOURNAL_URL": journal_url(hub),
+        "HAMI_JOURNAL_URL": f"sqlite:///{hub.folder}/hami-hub.sqlite",
     }
     return CliRunner().invoke(main, arguments, env=environment, catch_exceptions=False)
 
@@ -78,7 +60,7 @@ def metric(hub: Hub, name: str, **labels: str) -> float | None:
     return None
 
 
-def test_a_servers_life_stands_in_the_journal(hub: Hub) -> None:
+def test_a_servers_life_stands_in_the_journal(hub: QuotaHub) -> None:
     before = time.time()
     hub.start("alice", {"profile": "small"})
     runs = until(hub, "alice", lambda start: start.state is StartState.RUNNING)
@@ -96,13 +78,13 @@ def test_a_servers_life_stands_in_the_journal(hub: Hub) -> None:
     assert [each["gib_hours"] > 0 for each in used if each["key"] == "alice"] == [True]
 
 
-def test_a_server_without_a_gpu_stands_there_too(hub: Hub) -> None:
+def test_a_server_without_a_gpu_stands_there_too(hub: QuotaHub) -> None:
     hub.start("bob", {"profile": "cpu"})
     runs = until(hub, "bob", lambda start: start.state is StartState.RUNNING)
     assert (runs.profile, runs.cards, runs.vram) == ("cpu", 0, 0)
 
 
-def test_who_was_refused_and_what_was_said(hub: Hub) -> None:
+def test_who_was_refused_and_what_was_said(hub: QuotaHub) -> None:
     with pytest.raises(Failed) as refused:
         hub.start("carol", {"profile": "no-such"})
     found = until(hub, "carol", lambda start: not start.state.open)
@@ -111,7 +93,7 @@ def test_who_was_refused_and_what_was_said(hub: Hub) -> None:
     assert metric(hub, "hami_hub_refusals_total", reason="hami-unknown-profile") == 1
 
 
-def test_who_waits_stands_in_line_and_who_gives_up_has_cancelled(hub: Hub) -> None:
+def test_who_waits_stands_in_line_and_who_gives_up_has_cancelled(hub: QuotaHub) -> None:
     hub.start("alice", {"profile": "whole"})
     hub.ask("bob", {"profile": "small"})
     hub.until_waiting("bob")
@@ -125,7 +107,7 @@ def test_who_waits_stands_in_line_and_who_gives_up_has_cancelled(hub: Hub) -> No
     assert metric(hub, "hami_hub_wait_seconds_count", group="(default quota)", outcome="given-up") == 1
 
 
-def test_a_hub_that_was_killed_goes_on_with_the_same_lines(hub: Hub) -> None:
+def test_a_hub_that_was_killed_goes_on_with_the_same_lines(hub: QuotaHub) -> None:
     hub.start("alice", {"profile": "small"})
     before = until(hub, "alice", lambda start: start.state is StartState.RUNNING)
     hub.ask("slow", {"profile": "small"})
@@ -140,7 +122,7 @@ def test_a_hub_that_was_killed_goes_on_with_the_same_lines(hub: Hub) -> None:
     assert until(hub, "alice", lambda start: not start.state.open).id == before.id
 
 
-def test_a_hub_that_was_killed_has_lost_what_only_started_also_where_nothing_runs_on(hub: Hub) -> None:
+def test_a_hub_that_was_killed_has_lost_what_only_started_also_where_nothing_runs_on(hub: QuotaHub) -> None:
     hub.ask("slow", {"profile": "small"})
     until(hub, "slow", lambda start: start.state.open)
     hub.kill()
@@ -148,7 +130,7 @@ def test_a_hub_that_was_killed_has_lost_what_only_started_also_where_nothing_run
     assert until(hub, "slow", lambda start: not start.state.open).state is StartState.FAILED
 
 
-def test_a_journal_that_is_destroyed_under_the_hub_stops_nobody(hub: Hub) -> None:
+def test_a_journal_that_is_destroyed_under_the_hub_stops_nobody(hub: QuotaHub) -> None:
     hub.start("alice", {"profile": "small"})
     until(hub, "alice", lambda start: start.state is StartState.RUNNING)
     path = hub.folder / "hami-hub.sqlite"
@@ -157,11 +139,11 @@ def test_a_journal_that_is_destroyed_under_the_hub_stops_nobody(hub: Hub) -> Non
     path.write_bytes(b"rubbish" * 1000)
     hub.start("bob", {"profile": "small"})
     until(hub, "bob", lambda start: start.state is StartState.RUNNING)
-    assert [each.state for each in starts(hub, "alice")] == [StartState.RUNNING]
+    assert [each.state for each in hub.journal() if each.user == "alice"] == [StartState.RUNNING]
     assert list(hub.folder.glob("hami-hub.sqlite.damaged-*"))
 
 
-def test_somebody_who_locks_the_journal_stops_nobody(hub: Hub) -> None:
+def test_somebody_who_locks_the_journal_stops_nobody(hub: QuotaHub) -> None:
     hub.start("alice", {"profile": "cpu"})
     until(hub, "alice", lambda start: start.state is StartState.RUNNING)
     lock = sqlite3.connect(hub.folder / "hami-hub.sqlite", isolation_level=None)
@@ -173,7 +155,7 @@ def test_somebody_who_locks_the_journal_stops_nobody(hub: Hub) -> None:
     assert until(hub, "bob", lambda start: not start.state.open).state is StartState.ENDED
 
 
-def test_quotas_by_command_on_a_real_hub(hub: Hub) -> None:
+def test_quotas_by_command_on_a_real_hub(hub: QuotaHub) -> None:
     hub.api.put("/groups/research/properties", json={"colour": "green"})
     result = cli(hub, "quota", "set", "research", "vram=24GiB", "servers-per-user=2")
     assert result.exit_code == 0, result.output
@@ -192,7 +174,7 @@ def test_quotas_by_command_on_a_real_hub(hub: Hub) -> None:
     assert 'Did you mean "research"?' in cli(hub, "quota", "show", "reserch").output
 
 
-def test_what_a_group_has_had_is_tried_against_a_quota(hub: Hub) -> None:
+def test_what_a_group_has_had_is_tried_against_a_quota(hub: QuotaHub) -> None:
     assert cli(hub, "quota", "set", "research", "vram=24GiB").exit_code == 0
     hub.start("rita", {"profile": "small"})
     paid = until(hub, "rita", lambda start: start.state is StartState.RUNNING)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import html
 from typing import Any
 
 import httpx
 import jupyterhub
 import pytest
 from hub_process import Hub
+from person import Person
 from shapes import IN_ONE_SHAPE
 
 from tests.hub_client import Failed
@@ -71,8 +73,7 @@ def test_people_who_wait_at_once_each_read_their_own_language(hub: Hub) -> None:
     assert "You have 4 GiB · 25 % of a Tesla T4. Your server is starting." in said["dora"]
 
 
-@IN_ONE_SHAPE
-@pytest.mark.parametrize(
+UNKNOWN = pytest.mark.parametrize(
     ("language", "words"),
     [
         (JAPANESE, 'プロファイル "nope" はありません。選べるプロファイル: cpu, small, half, whole, other。'),
@@ -80,6 +81,10 @@ def test_people_who_wait_at_once_each_read_their_own_language(hub: Hub) -> None:
         ("fr", 'There is no profile "nope". There are: cpu, small, half, whole, other.'),
     ],
 )
+
+
+@IN_ONE_SHAPE
+@UNKNOWN
 def test_a_refusal_is_in_the_readers_language_and_in_english_in_the_log(hub: Hub, language: str, words: str) -> None:
     before = len(hub.log.read_bytes())
     assert refused(hub, "alice", {"profile": "nope"}, language) == words
@@ -90,14 +95,28 @@ def test_a_refusal_is_in_the_readers_language_and_in_english_in_the_log(hub: Hub
 
 @IN_ONE_SHAPE
 def test_the_form_is_in_the_readers_language(hub: Hub) -> None:
-    with httpx.Client(base_url=hub.url, follow_redirects=True, headers={"Accept-Language": JAPANESE}) as browser:
-        login = browser.get("/hub/login")
-        xsrf = (
-            browser.cookies.get("_xsrf", path="/hub/")
-            or login.text.partition('name="_xsrf" value="')[2].partition('"')[0]
-        )
-        browser.post("/hub/login", data={"username": "bob", "password": "x", "_xsrf": xsrf})
-        shown = browser.get("/hub/spawn").text
+    shown = Person(hub, "bob", JAPANESE).open("/hub/spawn")
     assert 'lang="ja"' in shown
     assert "Tesla T4、15 GiB、すべて空き" in shown
     assert "すぐに開始" in shown
+
+
+@IN_ONE_SHAPE
+@UNKNOWN
+@pytest.mark.parametrize("way", ["form", "link"])
+def test_a_form_that_is_shown_again_says_why_in_the_readers_language(
+    hub: Hub, way: str, language: str, words: str
+) -> None:
+    before = len(hub.log.read_bytes())
+    person, shown = Person(hub, "bob", language), ""
+    for _ in range(20):  # on a busy machine a refusal may come too late for the form
+        if way == "form":
+            page = person.send("/hub/spawn", {"profile": "nope"})
+        else:
+            page = person.open("/hub/spawn?opt-profile=nope")
+        if shown := html.unescape(page.partition('<p class="spawn-error-msg')[2].partition("</p>")[0]):
+            break
+    assert shown.endswith(f"Error: {words}")
+    logged = hub.log.read_bytes()[before:].decode()
+    assert 'There is no profile "nope". There are: cpu, small, half, whole, other.' in logged
+    assert language == "fr" or words not in logged

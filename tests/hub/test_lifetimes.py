@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from left import left_empty
 from quota_hub import QuotaHub
 from shapes import SHAPES
 
@@ -34,11 +35,8 @@ def shared() -> Iterator[QuotaHub]:
 
 @pytest.fixture
 def hub(shared: QuotaHub) -> Iterator[QuotaHub]:
-    yield shared
-    if not shared.alive:
-        shared.begin()
-    shared.stop_all()
-    shared.until_held()
+    with left_empty(shared):
+        yield shared
     shared.delete_groups()
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from hub_process import Failed, Hub
+from person import Person
 from shapes import SHAPES
-from test_refusals import Person
 from test_starting import DRIVER, OUT_OF_MEMORY
 
 SIMPLE = SHAPES["simple"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 from typing import Any
 
-import httpx
 import jupyterhub
 import pytest
 from hub_process import Failed, Hub
+from person import Person
 from shapes import IN_ONE_SHAPE, WITH_ACCOUNTS
 
 LONG = "9" * 10_000
@@ -151,8 +151,7 @@ def test_the_form_starts_what_was_picked(hub: Hub) -> None:
 
 @IN_ONE_SHAPE
 def test_a_link_can_start_an_amount(hub: Hub) -> None:
-    prefix = "opt-" if jupyterhub.version_info[0] >= 6 else ""
-    Person(hub, "bob").open(f"/hub/spawn?{prefix}profile=other&{prefix}vram=3GiB")
+    Person(hub, "bob").open("/hub/spawn?opt-profile=other&opt-vram=3GiB")
     hub.until_started("bob")
     assert hub.held()["bob"].shares[0].vram == 3072
 
@@ -164,23 +163,3 @@ def test_the_progress_page_gets_the_words_as_text_and_as_html(hub: Hub) -> None:
     assert last["failed"]
     assert last["message"].startswith("Spawn failed: Your server started but did not answer")
     assert last["html_message"] == html.escape(last["message"].removeprefix("Spawn failed: "))
-
-
-class Person:
-    """Somebody with a browser."""
-
-    def __init__(self, hub: Hub, name: str) -> None:
-        self.browser = httpx.Client(base_url=hub.url, follow_redirects=True, timeout=30)
-        self.browser.get("/hub/login")
-        self.send("/hub/login", {"username": name, "password": "x"})
-
-    def open(self, place: str) -> str:
-        return self.browser.get(place).text
-
-    def send(self, place: str, fields: dict[str, str]) -> str:
-        [token] = {
-            cookie.value for cookie in self.browser.cookies.jar if cookie.name == "_xsrf" and cookie.path == "/hub/"
-        }
-        return self.browser.post(
-            place, data={**fields, "_xsrf": token or ""}, headers={"Sec-Fetch-Mode": "navigate"}
-        ).text

@@ -47,7 +47,7 @@ class BudgetLine:
         group: its name; "" is the default quota.
         vram, cores, servers: in MiB, percent of a card, servers with a GPU.
         faults: what is written wrongly in the quota, in sentences.
-        can_pay: whether it pays for anything at all now; `why_not` says why it doesn't.
+        can_pay: whether it pays for anything at all now.
         chosen: whether the person picked it the last time.
     """
 
@@ -57,7 +57,6 @@ class BudgetLine:
     servers: Use
     faults: tuple[str, ...] = ()
     can_pay: bool = True
-    why_not: str = ""
     chosen: bool = False
 
 

@@ -39,7 +39,7 @@ class BudgetView:
     Attributes:
         id: unique on the page, of letters and digits; a group's name may be anything.
         value: what the form sends if this one is to pay.
-        remarks: what an admin has to put right, or why it doesn't pay.
+        remarks: what an admin has to put right.
     """
 
     id: str
@@ -101,8 +101,7 @@ def _view(line: BudgetLine, number: int, choice: bool) -> BudgetView:
         ("cores", lambda: say("Cores"), line.cores),
         ("servers", lambda: say("GPU servers"), line.servers),
     )
-    faults = (say("This group can't pay until an admin corrects its quota."), *line.faults) if line.faults else ()
-    remarks = (*faults, *((line.why_not,) if line.why_not and not line.faults else ()))
+    remarks = (say("This group can't pay until an admin corrects its quota."), *line.faults) if line.faults else ()
     return BudgetView(
         id=f"hami-budget-{number}",
         value=line.group,

@@ -25,6 +25,7 @@ class WaitingView:
         position: in line, from 1; 0: in none.
         frees_at: Unix time by which a slice comes free; None: not known.
         seconds: since the start was asked for.
+        cancel_url: where its form is sent that cancels the start; "": nowhere, so only the script can.
         headings: by state.
         words: the page's other words, by key; `script`: JSON of the two.
     """
@@ -36,6 +37,7 @@ class WaitingView:
     position: int
     frees_at: float | None
     seconds: int
+    cancel_url: str
     headings: dict[str, str]
     words: dict[str, str]
 
@@ -45,7 +47,7 @@ class WaitingView:
         return json.dumps({"headings": self.headings, "words": self.words}, ensure_ascii=False)
 
 
-def waiting_view(news: News | None, language: str = ENGLISH) -> WaitingView:
+def waiting_view(news: News | None, language: str = ENGLISH, cancel_url: str = "") -> WaitingView:
     """The page for a start of which `news` tells; None: nothing is known of it."""
     last = (news.last if news is not None else None) or {}
     facts = last.get(FACTS, {})
@@ -57,6 +59,7 @@ def waiting_view(news: News | None, language: str = ENGLISH) -> WaitingView:
         position=facts.get("position", 0),
         frees_at=facts.get("frees_at"),
         seconds=max(0, int(time.time() - news.since)) if news is not None else 0,
+        cancel_url=cancel_url,
         headings={
             WAITING: say("Waiting for a slice"),
             STARTING: say("Your server is starting"),
