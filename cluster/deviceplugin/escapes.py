@@ -23,6 +23,7 @@ from hami_hub.core.cards import CardUuid
 from hami_hub.core.escapes import Escape, EscapeWatch, ProcessUse, SliceUse
 from hami_hub.core.slices import SliceId
 from hami_hub.core.units import Mib
+from hami_hub.slicepage.uses import uses_of
 
 from .cdi import Owner
 from .owner import Pod
@@ -124,13 +125,7 @@ class EscapeGuard:
             self._act(pages, self._watch.see(*compared(seen, pages, self._pods())))
 
     def _pages(self) -> dict[Owner, list[SliceUse]]:
-        pages: dict[Owner, list[SliceUse]] = {}
-        for use in read_uses(self._slices):
-            for index, card in enumerate(use.view.cards):
-                held = {process.pid: process.used[index] for process in use.view.processes}
-                page = SliceUse(SliceId(use.owner.key), card.uuid, card.limit, held, card.whole)
-                pages.setdefault(use.owner, []).append(page)
-        return pages
+        return {use.owner: uses_of(SliceId(use.owner.key), use.view) for use in read_uses(self._slices)}
 
     def _act(self, owners: Iterable[Owner], told: Iterable[Escape]) -> None:
         by_key = {owner.key: owner for owner in owners}

@@ -153,9 +153,13 @@ def waited_in_vain(request: SliceRequest, seconds: float, reason: str) -> str:
 
 
 def describe_time(seconds: float) -> str:
-    """A length of time: "90 seconds", "10 minutes"."""
+    """A length of time, exactly, in the longest unit that it has several of: "90 seconds", "60 minutes", "8 hours"."""
     whole = round(seconds)
-    if whole >= 60 and whole % 60 == 0:
+    if whole >= 2 * 86400 and whole % 86400 == 0:
+        return count(whole // 86400, "{n} day", "{n} days")
+    if whole >= 2 * 3600 and whole % 3600 == 0:
+        return count(whole // 3600, "{n} hour", "{n} hours")
+    if whole >= 2 * 60 and whole % 60 == 0:
         return count(whole // 60, "{n} minute", "{n} minutes")
     return count(whole, "{n} second", "{n} seconds")
 

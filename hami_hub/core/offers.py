@@ -106,12 +106,6 @@ def offers_within(
     return tuple(_within(offer, budgets, user, cards, why) for offer in offered)
 
 
-def why_not_on_nodes(request: SliceRequest, nodes: Mapping[str, Sequence[CardState]]) -> str:
-    """Why no one of `nodes` has room for `request`; empty if one has."""
-    no_room = _no_room_on(request, nodes, _distinct(nodes))
-    return "" if no_room is None else why_no_room(no_room, in_cluster=True)
-
-
 def _offer(
     profile: Profile,
     groups: Collection[str],

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..core.budgets import Asked, Budget, Refused, charged_budgets, payer, same_group
+from ..core.budgets import Asked, Budget, Refused, charged_budgets, payer
 from ..core.quota import Charge, Quota, has_quota
 from ..core.slices import SliceId
 from ..core.units import Mib
@@ -33,10 +33,6 @@ class Charges:
     def all(self) -> tuple[Charge, ...]:
         """Every charge, oldest first."""
         return tuple(self._held.values())
-
-    def of_group(self, group: str) -> tuple[Charge, ...]:
-        """What is charged to a group; upper and lower case are the same, "" is the default quota."""
-        return tuple(charge for charge in self._held.values() if same_group(charge.group, group))
 
     def of(self, start: str) -> Charge | None:
         """What a start is charged."""

@@ -16,6 +16,7 @@ from ..cards import NoCardsError
 from ..core.escapes import Escape, EscapeWatch, ProcessUse, SliceUse
 from ..core.slices import SliceId
 from ..slicepage import PageError, read_slice
+from ..slicepage.uses import uses_of
 from . import processes
 from .belonging import Belonging
 
@@ -38,9 +39,7 @@ def look(directories: Iterable[Path]) -> tuple[list[ProcessUse], list[SliceUse]]
         # Two may bear the same name while one of them ends.
         name = view.name if view.name and view.name not in names.values() else directory.name
         names[directory] = SliceId(name)
-        for index, card in enumerate(view.cards):
-            held = {process.pid: process.used[index] for process in view.processes}
-            pages.append(SliceUse(names[directory], card.uuid, card.limit, held, card.whole))
+        pages += uses_of(names[directory], view)
     belonging = Belonging(names)
     uses = [
         ProcessUse(pid, uuid, used, names[home])

@@ -397,6 +397,45 @@ def test_who_leaves_the_editor_while_it_saves_finds_the_page_as_it_was(lab, visi
     assert not page.errors
 
 
+def test_of_two_quotas_asked_for_the_later_is_shown(lab, visit):
+    page = visit(lab)
+    tab(page, "Quotas")
+    held = []
+    page.route("**/api/quotas/ml", lambda route: held.append(route))
+    page.get_by_role("button", name="Edit the quota of ml").click()
+    edit(page, "bio")
+    with page.expect_response("**/api/quotas/ml") as late:
+        held[0].continue_()
+    late.value.finished()
+    page.wait_for_timeout(300)
+    expect(page.get_by_role("heading", name="Quota of bio")).to_be_focused()
+    assert not page.errors
+
+
+@pytest.mark.parametrize("then", ["a quota that can't be changed", "a group that isn't there"])
+def test_what_was_still_being_tried_out_is_not_said_of_the_next(lab, visit, then):
+    page = visit(lab)
+    tab(page, "Quotas")
+    held = []
+    page.route("**/api/dry-run?**", lambda route: held.append(route))
+    with page.expect_request("**/api/dry-run?**"):
+        edit(page, "ml")
+    if then == "a group that isn't there":
+        page.get_by_label("Give another group a quota").fill("nobody")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("alert")).to_contain_text("There is no group")
+    else:
+        page.get_by_role("button", name="Show the quota of default quota").click()
+        expect(page.get_by_role("heading", name="Quota of default quota")).to_be_focused()
+    shown = page.locator("#editor").inner_text()
+    with page.expect_response("**/api/dry-run?**") as late:
+        held[0].continue_()
+    late.value.finished()
+    page.wait_for_timeout(300)
+    assert page.locator("#editor").inner_text() == shown
+    assert [error for error in page.errors if "Failed to load resource" not in error] == []
+
+
 def test_a_group_without_a_quota_gets_one(lab, visit):
     page = visit(lab)
     tab(page, "Quotas")
@@ -433,6 +472,31 @@ def test_everybody_reads_about_themselves_also_without_scripts(scene, visit, pic
         settled(page)
         picture(page, "my-slices", clip={"x": 0, "y": 0, "width": 1100, "height": 780})
         assert not page.errors
+
+
+def test_what_changes_before_the_page_looks_first_is_shown(scene, visit):
+    page = visit(scene("lab"), "alice", "mine")
+
+    def changed(route):
+        answer = route.fetch()
+        route.fulfill(response=answer, body=answer.text().replace("24 GiB of 24 GiB", "20 GiB of 24 GiB"))
+
+    page.route("**/mine?part=1", changed)
+    page.reload()
+    expect(page.locator(".budget")).to_contain_text("20 GiB of 24 GiB in use, 16 GiB by you")
+
+
+def test_who_stands_somewhere_stays_there_while_nothing_changes(scene, visit):
+    page = visit(scene("lab"), "nobody", "mine")
+    held = []
+    page.route("**/mine?part=1", lambda route: held.append(route))
+    with page.expect_request("**/mine?part=1"):
+        page.reload()
+    link = page.get_by_role("link", name="Start one")
+    link.focus()
+    with page.expect_request("**/mine?part=1"):  # the next, when the first is shown
+        held[0].continue_()
+    expect(link).to_be_focused()
 
 
 @pytest.mark.parametrize(("language", "lang"), [("ja", "ja"), ("zh-CN", "zh-Hans")])

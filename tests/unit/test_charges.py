@@ -96,7 +96,8 @@ class Hub(RuleBasedStateMachine):
         quota, faults = parse_quota(given)
         assert not faults
         assert has_quota(given)
-        held = self.books.charges.of_group(group)
+        (budget,) = self.books.charges.budgets([(group, given)] if group else [])
+        held = budget.charges
         personal = quota.of_user(user)
         for limits, used in ((quota, total(held)), (personal, total(c for c in held if c.user == user))):
             assert limits.vram is None or used.vram <= limits.vram
@@ -190,8 +191,8 @@ def test_the_next_start_of_a_holder_whose_last_server_still_ends_is_not_refused_
 def test_groups_that_differ_in_case_only_share_what_is_charged() -> None:
     charges = Charges({})
     take(charges, "one", 8, vram="8GiB")
-    assert [charge.group for charge in charges.of_group("ML")] == ["ml"]
     [budget] = charges.budgets([("ML", {"hami.vram": "9GiB"})])
+    assert [charge.group for charge in budget.charges] == ["ml"]
     assert (budget.group, budget.used.vram) == ("ML", 8 * GIB)
 
 
@@ -207,7 +208,7 @@ def test_a_group_that_is_deleted_is_charged_for_what_runs_and_pays_for_nothing_n
     charges = Charges({"hami.servers": 0})
     take(charges, "one", 8, vram="8GiB")
     assert isinstance(take(charges, "two", 1, "bob/"), Refused)
-    assert charges.of_group("ml")
+    assert [charge.group for charge in charges.all()] == ["ml"]
 
 
 @pytest.mark.parametrize(

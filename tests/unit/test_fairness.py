@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hami_hub.core.cards import Card, CardUuid
 from hami_hub.core.fairness import Waiting, in_turn
 from hami_hub.core.history import Start, StartState
+from hami_hub.core.language import speaking
 from hami_hub.core.ledger import Ledger
 from hami_hub.core.lifetimes import End, Terms, look, terms, why_over
 from hami_hub.core.line import Frees, Turn, serve, why_waiting
@@ -20,6 +21,7 @@ from hami_hub.core.quota import Quota
 from hami_hub.core.slices import CardWishes, SliceId, SliceRequest
 from hami_hub.core.units import Mib
 from hami_hub.journal import Journal
+from hami_hub.languages import translator
 from hami_hub.spawner.lifetimes import until_over
 from hami_hub.spawner.past import PastUse
 
@@ -176,6 +178,39 @@ def test_of_two_lifetimes_the_smaller_holds(quota: Quota | None, profile: int | 
 )
 def test_when_a_servers_time_is_over(until: float | None, idle: int | None, found: object) -> None:
     assert look(100.0, until=until, idle_timeout=idle, last_used=40.0) == found
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (1, "1 second"),
+        (60, "60 seconds"),
+        (90, "90 seconds"),
+        (120, "2 minutes"),
+        (3600, "60 minutes"),
+        (5400, "90 minutes"),
+        (7200, "2 hours"),
+        (7260, "121 minutes"),
+        (8 * 3600, "8 hours"),
+        (24 * 3600, "24 hours"),
+        (36 * 3600, "36 hours"),
+        (48 * 3600, "2 days"),
+        (49 * 3600, "49 hours"),
+        (7 * 86400, "7 days"),
+    ],
+)
+def test_the_time_that_was_over_is_told_exactly_and_briefly(seconds: int, text: str) -> None:
+    assert why_over(End.LIFETIME, max_lifetime=seconds) == f"The server was stopped: its {text} were over."
+
+
+@pytest.mark.parametrize(
+    ("language", "hours", "days"),
+    [("ja", "8 時間", "3 日"), ("zh_Hans", "8 小时", "3 天")],
+)
+def test_hours_and_days_in_other_languages(language: str, hours: str, days: str) -> None:
+    with speaking(translator(language)):
+        assert hours in why_over(End.LIFETIME, max_lifetime=8 * 3600)
+        assert days in why_over(End.IDLE, idle_timeout=3 * 86400)
 
 
 def test_why_a_server_was_stopped() -> None:

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from hami_hub.core.cards import Card, CardState, CardUuid
 from hami_hub.core.fleet import Fleet
-from hami_hub.core.nodes import FleetNoRoom, FleetPlacement, NodeLack
+from hami_hub.core.nodes import FleetNoRoom, FleetPlacement, NodeLack, NodesShort
 from hami_hub.core.placement import NoRoom, place, share_of, shortfall
 from hami_hub.core.pods import ContainerAsk, PodUid, PodView
 from hami_hub.core.slices import (
@@ -66,8 +66,10 @@ def refused(verdict: FleetPlacement | FleetNoRoom) -> FleetNoRoom:
     return verdict
 
 
-def with_holders(on: Sequence[Card], data: st.DataObject) -> tuple[Fleet, tuple[CardState, ...]]:
-    """One node with its cards, some slices that pods hold already, whether they fit or not, and foreign pods."""
+def with_holders(on: Sequence[Card], data: st.DataObject) -> tuple[Fleet, tuple[CardState, ...], int]:
+    """One node with its cards, some slices that pods hold already, whether they fit or not, and the slots of a foreign
+    pod.
+    """
     fleet = fleet_of({"node-a": on})
     for i in range(data.draw(st.integers(0, 6))):
         card = data.draw(st.sampled_from(list(on)))
@@ -78,8 +80,9 @@ def with_holders(on: Sequence[Card], data: st.DataObject) -> tuple[Fleet, tuple[
             exclusive=data.draw(st.integers(0, 6)) == 0,
         )
         fleet.set_pod(pod(uid=f"holder-{i}", node="node-a", slices={"c": Placement((share,), node="node-a")}, slots=1))
-    fleet.set_pod(pod(uid="foreign", node="node-a", slots=data.draw(st.sampled_from([0, 0, 3, 15]))))
-    return fleet, fleet.states("node-a")
+    foreign = data.draw(st.sampled_from([0, 0, 3, 15]))
+    fleet.set_pod(pod(uid="foreign", node="node-a", slots=foreign))
+    return fleet, fleet.states("node-a"), foreign
 
 
 def near_the_limit(request_: SliceRequest, states: Sequence[CardState], data: st.DataObject) -> SliceRequest:
@@ -99,13 +102,11 @@ def near_the_limit(request_: SliceRequest, states: Sequence[CardState], data: st
 def test_on_one_node_the_fleet_judges_as_one_machine_does(
     request_: SliceRequest, on: list[Card], policy: NodePolicy, data: st.DataObject
 ) -> None:
-    fleet, states = with_holders(on, data)
+    fleet, states, foreign = with_holders(on, data)
     request_ = near_the_limit(request_, states, data)
     verdict = fleet.try_place(pod(request_, node_policy=policy), ["node-a"])
     expected = place(request_, states, repairable=True)
-    slots_left = (
-        sum(c.split_count for c in on if c.healthy) - sum(s.slices for s in states) - fleet.foreign_slots("node-a")
-    )
+    slots_left = sum(c.split_count for c in on if c.healthy) - sum(s.slices for s in states) - foreign
     if isinstance(expected, NoRoom):
         no_room = refused(verdict)
         assert no_room.never is expected.never
@@ -145,9 +146,9 @@ def test_whatever_is_placed_fits_what_was_free(
 ) -> None:
     # an annotation of the pod says so, for all of its containers
     asked = [replace(request_, empty_card=asked[0].empty_card) for request_ in asked]
-    fleet, states = with_holders(on, data)
+    fleet, states, foreign = with_holders(on, data)
     verdict = fleet.try_place(pod(*asked, node_policy=policy))
-    possible = fits_somehow(asked, list(states), fleet.foreign_slots("node-a"))
+    possible = fits_somehow(asked, list(states), foreign)
     if isinstance(verdict, FleetNoRoom):
         assert not possible
         return
@@ -342,9 +343,24 @@ class FleetMachine(RuleBasedStateMachine):
     def nobody_is_lost_or_doubled(self) -> None:
         assert {h.uid: FleetPlacement(h.node, h.slices) for h in self.fleet.holdings()} == self.held()
         assert set(self.fleet.nodes) == self.there
-        for name in NODES:
-            foreign = [view for view in self.bound.values() if view.node == name and not view.slices]
-            assert self.fleet.foreign_slots(name) == sum(view.slots for view in foreign)
+
+    @invariant()
+    def the_kubelets_slots_are_counted(self) -> None:
+        """Those of foreign pods too: a pod that fits on all cards with room gets them if so many slots are left."""
+        shares = [(h.node, share) for h in self.held().values() for p in h.slices.values() for share in p.shares]
+        for name in self.there:
+            taken = sum(node == name for node, _ in shares)
+            taken += sum(view.slots for view in self.bound.values() if view.node == name and not view.slices)
+            left = sum(card.split_count for card in self.cards[name] if card.healthy) - taken
+            least = SliceRequest(vram=Mib(1))
+            wanted = sum(shortfall(least, state) is None for state in self.fleet.states(name))
+            if not wanted:
+                continue
+            verdict = self.fleet.try_place(pod(replace(least, cards=wanted)), [name])
+            if left >= wanted:
+                assert placed(verdict).node == name
+            else:
+                assert refused(verdict).short == (NodesShort(NodeLack.KUBELET_SLOTS, 1, name, wanted, max(0, left)),)
 
     @invariant()
     def no_card_is_over_committed(self) -> None:

@@ -122,6 +122,7 @@ def test_the_place_in_line_is_told_in_words(position: int, text: str) -> None:
         (1, "8 GiB · 50 % did not come free in 1 second. Why."),
         (90, "8 GiB · 50 % did not come free in 90 seconds. Why."),
         (600, "8 GiB · 50 % did not come free in 10 minutes. Why."),
+        (7200, "8 GiB · 50 % did not come free in 2 hours. Why."),
     ],
 )
 def test_a_wait_in_vain_says_how_long_it_was(seconds: float, text: str) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from hami_hub.core.cards import CardState
 from hami_hub.core.codec import WireError
 from hami_hub.core.inventory import node_states
-from hami_hub.core.offers import Availability, offers_on_nodes, unknown_offers, why_not_on_nodes
+from hami_hub.core.offers import Availability, offers_on_nodes, unknown_offers
 from hami_hub.core.profiles import parse_profiles
-from hami_hub.core.slices import CardWishes, SliceRequest
-from hami_hub.core.units import Mib
 
 PROFILES = parse_profiles(
     [
@@ -35,6 +35,12 @@ def card(index: int = 0, **more: Any) -> dict[str, Any]:
 
 def inventory(*nodes: list[dict[str, Any]], ready: bool = True) -> dict[str, Any]:
     return {"nodes": [{"name": f"n{i}", "ready": ready, "cards": cards} for i, cards in enumerate(nodes)]}
+
+
+def why_not(nodes: Mapping[str, Sequence[CardState]], **asked: Any) -> str:
+    """What is said of a profile that asks for that; empty if it starts now."""
+    (offer,) = offers_on_nodes(parse_profiles([{"name": "it", **asked}]), nodes)
+    return offer.text
 
 
 def found(told: dict[str, Any]) -> dict[str, Availability]:
@@ -72,22 +78,20 @@ def test_the_nearest_node_is_told() -> None:
             [card(usedVram=12288, slices=1), card(1)],
         )
     )
-    assert "has 3 GiB free, 4 GiB are asked for" in why_not_on_nodes(SliceRequest(cards=2, vram=Mib(4096)), nodes)
-    assert why_not_on_nodes(SliceRequest(vram=Mib(4096)), nodes) == ""
-    assert "not a card that was asked for" in why_not_on_nodes(
-        SliceRequest(vram=Mib(4096), wishes=CardWishes(models=("H200",))), nodes
-    )
+    assert "has 3 GiB free, 4 GiB are asked for" in why_not(nodes, cards=2, vram="4 GiB")
+    assert why_not(nodes, vram="4 GiB") == ""
+    assert "not a card that was asked for" in why_not(nodes, vram="4 GiB", models=["H200"])
 
 
 def test_too_few_cards_on_any_node() -> None:
     nodes = node_states(inventory([card()], [card()]))
-    assert why_not_on_nodes(SliceRequest(cards=2), nodes) == (
+    assert why_not(nodes, cards=2) == (
         "2 whole cards can never fit here: 2 cards are asked for, no node has more than 1. Pick another profile."
     )
 
 
 def test_without_cards_the_words_are_about_the_cluster() -> None:
-    assert why_not_on_nodes(SliceRequest(), {}).startswith("The cluster offers no GPU now.")
+    assert why_not({}).startswith("The cluster offers no GPU now.")
 
 
 def test_where_the_scheduler_can_not_be_asked_everything_open_may_be_picked() -> None:

@@ -155,11 +155,6 @@ class Fleet:
             for column, card in enumerate(node.cards)
         )
 
-    def foreign_slots(self, name: str) -> int:
-        """How many of the node's `nvidia.com/gpu` pods use that have no slice."""
-        node = self._nodes.get(name)
-        return sum(entry.slots for entry in node.entries.values() if not entry.slices) if node else 0
-
     # Pods, as the watch tells
 
     def set_pod(self, view: PodView) -> bool:

@@ -21,13 +21,16 @@ const LABELS = {
 const USER = "hami.user.";
 
 let open = null; // {group, version, keys, exceptions, editable, back, fields: Map of key to field}
+let asked = 0;
 let trial = 0;
 
 /** Show the quota of `group`; `back()` gives the element to which the focus returns at the end. */
 export async function edit(group, back) {
+  const mine = ++asked;
   const box = byId("editor");
   try {
     const said = await ask(`api/quotas/${encodeURIComponent(group)}`);
+    if (mine !== asked) return;
     open = { ...said, back, fields: new Map() };
     draw(said.properties);
     box.hidden = false;
@@ -35,6 +38,8 @@ export async function edit(group, back) {
     if (open.editable) tryOut();
     else faults(said.faults);
   } catch (error) {
+    if (mine !== asked) return;
+    open = null;
     box.replaceChildren(h("p", { class: "note bad", role: "alert" }, error.message));
     box.hidden = false;
   }
@@ -158,13 +163,14 @@ function typed() {
   return texts;
 }
 
-const changed = paused(() => open && tryOut(), 350);
+const changed = paused(() => open?.editable && tryOut(), 350);
 
 async function tryOut() {
-  const mine = ++trial;
+  const [mine, quota] = [++trial, open];
+  const late = () => mine !== trial || open !== quota;
   try {
     const said = await ask("api/dry-run", { query: { group: open.group, ...typed() } });
-    if (mine !== trial || !open) return;
+    if (late()) return;
     faults(said.faults);
     const examples = (said.refused ?? []).map((each) =>
       h("li", {}, `${each.user}, ${moment(each.at)}: ${each.vram ? gib(each.vram) : "a server"} (${each.key})`),
@@ -175,7 +181,7 @@ async function tryOut() {
       ...(said.now ? [h("p", { class: "note warn" }, said.now)] : []),
     );
   } catch (error) {
-    if (mine === trial && open) put(byId("trial"), error.message);
+    if (!late()) put(byId("trial"), error.message);
   }
 }
 

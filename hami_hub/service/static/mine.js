@@ -7,7 +7,7 @@ const PERIOD = 5000;
 const LONGEST = 60000;
 let failures = 0;
 let timer = 0;
-let shown = "";
+let shown = byId("part").innerHTML.trim(); // before anything here changes it
 
 function times() {
   const words = new Intl.DateTimeFormat(document.documentElement.lang, { dateStyle: "medium", timeStyle: "short" });
@@ -26,11 +26,7 @@ async function look() {
       signal: AbortSignal.timeout(15000),
     });
     if (!answer.ok) throw new Error(answer.statusText);
-    const part = await answer.text();
-    if (part !== shown) {
-      if (shown) replace(part);
-      shown = part;
-    }
+    show(await answer.text());
     failures = 0;
     byId("silent").hidden = true;
   } catch {
@@ -40,10 +36,16 @@ async function look() {
   if (!document.hidden) timer = setTimeout(look, Math.min(LONGEST, PERIOD * 2 ** Math.min(failures, 4)));
 }
 
-/** The service's own page, which escapes names; no script in it would run either, by the page's policy. */
-function replace(part) {
-  const parsed = new DOMParser().parseFromString(part, "text/html");
-  byId("part").replaceChildren(...parsed.body.childNodes);
+/**
+ * Put the service's own page, which escapes names, in the place of what is shown, if it is another: else who stands in it
+ * would lose their place.  No script in it would run either, by the page's policy.
+ */
+function show(part) {
+  const { body } = new DOMParser().parseFromString(part, "text/html");
+  const came = body.innerHTML.trim();
+  if (came === shown) return;
+  shown = came;
+  byId("part").replaceChildren(...body.childNodes);
   times();
 }
 
