@@ -28,10 +28,13 @@ class Start:
 
     Args:
         kind: KubeSpawner, or ours.
+        user: whose.
         config: by class name, as in jupyterhub_config.py; what is for KubeSpawner holds for both.
     """
 
-    def __init__(self, cluster: FakeCluster, kind: type[KubeSpawner] = GpuKubeSpawner, **config: Any) -> None:
+    def __init__(
+        self, cluster: FakeCluster, kind: type[KubeSpawner] = GpuKubeSpawner, *, user: str = "alice", **config: Any
+    ) -> None:
         usual = {
             "KubeSpawner": {"image": "img:1", "cmd": ["jupyterhub-singleuser"], "k8s_api_request_retry_timeout": 2},
             "GpuCluster": {"token_file": str(cluster.token_file)},
@@ -42,7 +45,7 @@ class Start:
         merged.merge(Config(config))
         self.cluster = cluster
         self.user = SimpleNamespace(
-            name="alice", id=1, groups=[], settings={}, url="/user/alice/", escaped_name="alice", db=None
+            name=user, id=1, groups=[], settings={}, url=f"/user/{user}/", escaped_name=user, db=None
         )
         hub = SimpleNamespace(public_host="", url="http://hub", base_url="/hub/", api_url="http://hub/api")
         self.spawner = kind(user=self.user, hub=hub, config=merged)

@@ -20,7 +20,7 @@ pytest.importorskip("kubespawner", reason="jupyterhub-kubespawner is not install
 from fake_cluster import FakeCluster, limits_of, unschedulable
 from fake_kubelet import FakeKubelet
 from hub_process import Failed, Hub, _free_ports
-from test_refusals import Person
+from person import Person
 
 OURS = "hami_hub.spawner.kube.GpuKubeSpawner"
 WHY = "4 GiB · 25 % is not free now: the Tesla T4 has 2 GiB free, 4 GiB are asked for."

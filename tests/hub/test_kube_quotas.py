@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("kubespawner", reason="jupyterhub-kubespawner is not installed")
 
-from fake_cluster import FakeCluster, node, running, waiting
+from fake_cluster import FakeCluster, node, running, unschedulable, waiting
 from hub_process import Failed
 from kube_start import Start, listening
 from test_kube_hub import OURS, _site
@@ -69,6 +69,54 @@ async def test_a_pod_tells_who_pays_and_is_charged_until_it_is_gone(
     assert state["charge"]["until"] == state["charge"]["started"] + 8 * 3600
     await made.spawner.stop()
     assert charges(made) == []
+
+
+async def in_line(made: Start, cluster: FakeCluster, profile: str) -> None:
+    """Somebody waits for a place in the scheduler's queue."""
+    await made.begin({"profile": profile})
+    await made.pod()
+    cluster.status(made.name, unschedulable("0/1 nodes are available: 1 no GPU is free."))
+    why = "One slice has all of the Tesla T4."
+    cluster.queue[made.name] = {"state": "waiting", "place": 1, "of": 1, "reason": why, "never": False}
+    await made.until_told("You are 1st in line. One slice has all of the Tesla T4.")
+
+
+async def test_who_waits_is_told_when_a_time_limit_frees_what_they_want(
+    start: Any, fake_cluster: FakeCluster, port: int
+) -> None:
+    alice, bob = start(GpuSlices=SLICES), start(user="bob", GpuSlices=SLICES)
+    join(alice, "ml", max_lifetime="8h")
+    runs(alice, fake_cluster, port, vram=15360)
+    await alice.run({"profile": "whole"})
+    fake_cluster.life = None
+    await in_line(bob, fake_cluster, "small")
+    [said] = [each for each in bob.spawner._news._told if "in line" in each["message"]]
+    assert said["message"].endswith(" 15 GiB of it come free within 8 hours, when a server's time is over.")
+    until = alice.spawner.get_state()["hami"]["charge"]["until"]
+    assert said["hami"] == {"state": "waiting", "position": 1, "frees_at": until}
+    await alice.spawner.stop()
+
+
+@pytest.mark.parametrize("unknown", ["no time limit", "another kind of node", "too small a card"])
+async def test_who_waits_is_told_no_time_that_nobody_knows(
+    start: Any, fake_cluster: FakeCluster, port: int, unknown: str
+) -> None:
+    big = {"name": "big", "title": "Big", "vram": "20 GiB"}
+    assert fake_cluster.inventory is not None
+    if unknown == "too small a card":
+        fake_cluster.inventory["nodes"].append(node("node-b", uuid="GPU-big", model="NVIDIA A10", vram=23028))
+    kind = {"node_selector": {"gpu": "a10"}} if unknown == "another kind of node" else {}
+    slices = {"profiles": [*PROFILES, big]}
+    alice, bob = start(GpuSlices=slices), start(user="bob", GpuSlices=slices, KubeSpawner=kind)
+    join(alice, "ml", **({} if unknown == "no time limit" else {"max_lifetime": "8h"}))
+    runs(alice, fake_cluster, port, vram=15360)
+    await alice.run({"profile": "whole"})
+    fake_cluster.life = None
+    await in_line(bob, fake_cluster, "big" if unknown == "too small a card" else "small")
+    [said] = [each for each in bob.spawner._news._told if "in line" in each["message"]]
+    assert said["message"] == "You are 1st in line. One slice has all of the Tesla T4."
+    assert said["hami"]["frees_at"] is None
+    await alice.spawner.stop()
 
 
 async def test_over_quota_there_is_never_a_pod(start: Any, fake_cluster: FakeCluster) -> None:

@@ -542,7 +542,7 @@ MEANT = {
     *("start", "stop", "poll", "progress", "get_state", "load_state", "clear_state", "options_from_query"),
     *("get_pod_manifest", "is_pod_running", "load_user_options", "user_options", "start_timeout"),
     *("_make_create_pod_request", "_apply_overrides", "_get_initialized_profile_list", "_render_options_form"),
-    *("_validate_user_options", "__doc__", "__module__", "__annotations__"),
+    *("_validate_user_options", "add_poll_callback", "__doc__", "__module__", "__annotations__"),
 }
 
 

@@ -20,11 +20,12 @@ from kubespawner.clients import shared_client
 from traitlets import Float, Unicode
 from traitlets.config import SingletonConfigurable
 
-from ...core.cards import CardState
+from ...core.cards import Card, CardState
 from ...core.codec import WireError
 from ...core.explanation import no_room_from_json
 from ...core.inventory import node_states
 from ...core.language import Sentence, in_english, later
+from ...core.line import Frees
 from ...core.messages import why_no_node
 from ...core.names import ResourceNames
 
@@ -73,6 +74,11 @@ class Inventory:
         return str(self.why_unknown or "")
 
     @property
+    def cards(self) -> tuple[Card, ...]:
+        """Every card of every node, without what is taken of it."""
+        return tuple(state.card for state in self.states)
+
+    @property
     def states(self) -> tuple[CardState, ...]:
         """Every card of every node."""
         return tuple(state for cards in self.nodes.values() for state in cards)
@@ -86,11 +92,13 @@ class Waiting:
         place: in the queue, from 1; 0 if it doesn't say.
         reason: why it waits, a sentence.
         never: it won't ever fit.
+        frees: what comes free next that would help; the scheduler doesn't know, but the hub may.
     """
 
     place: int = 0
     reason: str = ""
     never: bool = False
+    frees: Frees | None = None
 
 
 class GpuCluster(SingletonConfigurable):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from kubernetes_asyncio.client import V1EnvVar, V1Pod, V1ResourceRequirements, V1Toleration
@@ -128,9 +129,14 @@ def placement_of(pod: Json) -> Placement | None:
     if not text:
         return None
     try:
-        return decode_slices(text, node=(pod.get("spec") or {}).get("nodeName") or "").get(SERVER_CONTAINER)
+        return _decoded(text, (pod.get("spec") or {}).get("nodeName") or "")
     except WireError:
         return None
+
+
+@lru_cache(4096)  # of each running server, again and again for whoever waits
+def _decoded(text: str, node: str) -> Placement | None:
+    return decode_slices(text, node=node).get(SERVER_CONTAINER)
 
 
 def _to_gpu_nodes(pod: V1Pod, names: ResourceNames, scheduler: str) -> None:

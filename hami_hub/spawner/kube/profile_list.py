@@ -39,9 +39,18 @@ class StrictProfileList(KubeSpawner):  # type: ignore[misc]
         super().clear_state()
 
     async def load_user_options(self) -> None:
-        """Apply the profile of `profile_list` that was chosen."""
+        """Apply the profile of `profile_list` that was chosen.
+
+        Raises:
+            ChoiceError: it can't be.
+        """
         self.undo_overrides()
-        await super().load_user_options()
+        try:
+            await super().load_user_options()
+        except ChoiceError:
+            raise
+        except ValueError as error:
+            raise ChoiceError(str(error), reason="bad-option") from None
 
     def _apply_overrides(self, spawner_override: dict[str, Any]) -> None:
         kept = self._before_overrides = self._before_overrides or {}

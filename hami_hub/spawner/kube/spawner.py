@@ -1,14 +1,14 @@
 """`GpuKubeSpawner`: each server a pod, whose slice the cluster's GPU scheduler places and its nodes hold it to.
 
-The Kubernetes half of `GpuSlicesMixin`, over KubeSpawner.  It has the pod ask for what the person chose (`pod`),
-follows it (`watch`), and says what came of it (`stage`, `refusal`, `words`).  Nothing is reserved here: until a pod has
-its place the scheduler's queue is the line, and when the pod is gone so is its slice.
+The Kubernetes half of `GpuSlicesMixin`, over KubeSpawner.  It has the pod ask for what the person chose (`pod`), keeps
+it in sight (`own_pod`), follows it (`follow`), and says what came of it (`stage`, `refusal`, `words`).  Nothing is
+reserved here: until a pod has its place the scheduler's queue is the line, and when the pod is gone so is its slice.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,9 +16,6 @@ import aiohttp
 from kubernetes_asyncio.client.exceptions import ApiException
 from traitlets import Dict, default
 
-from ...core.cards import Card
-from ...core.language import in_english
-from ...core.messages import describe_placement
 from ...core.offers import Availability, offers_on_nodes, unknown_offers
 from ...core.profiles import Choice, ChoiceError
 from ...core.state import placement_to_json
@@ -26,16 +23,18 @@ from ...core.units import AmountError
 from ..errors import GpuSpawnError, Reason
 from ..form import FormContext, ShowForm, parse_form, read_link
 from ..gpu_slices import GpuSlicesMixin
-from ..news import STARTING, WAITING, News
-from .cluster import Facts, GpuCluster, Inventory, Waiting
-from .pod import Asks, ask, asked_by, label_payer, placement_of, send_to_gpu_scheduler
+from ..news import News
+from .cluster import Facts, GpuCluster, Inventory
+from .follow import Follower
+from .own_pod import OwnPod, heard
+from .pod import Asks, ask, asked_by, label_payer, send_to_gpu_scheduler
 from .profile_list import StrictProfileList
 from .refusal import answer, refusal
-from .stage import Json, Stage, stage_of
-from .watch import Patience, PodNeverSeenError, PodWatch, Seen, over
-from .words import PROGRESS, sentence
+from .stage import Json
+from .waits import WhyWaiting
+from .watch import Patience, PodNeverSeenError, over
+from .words import sentence
 
-_LOOK_SECONDS = 0.2
 _SPARE_SECONDS = 5
 _REMOVE_SECONDS = 5
 _AWAY = (aiohttp.ClientError, ConnectionError, TimeoutError, asyncio.TimeoutError)
@@ -66,12 +65,10 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
 
     _facts: Facts = Facts()
     _asks: Asks | None = None  # None also where `profile_list` says what is asked for
-    _creation: asyncio.Future[Any] | None = None
+    _own = OwnPod(dict, tuple)  # none, before the first start
     _removing: asyncio.Future[None] | None = None
-    _pod_uid = ""  # of the pod that this start has made
     _only_running_left = False
     _asking: asyncio.Future[Inventory] | None = None
-    _end: Stage | None = None
     _held: dict[str, Any] | None = None
 
     # --- what is offered ----------------------------------------------------------------------------------------
@@ -111,7 +108,7 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
         profiles, groups, chosen = self.slices.offered, self.group_names(), self.last_choice()
         known = inventory.known
         found = offers_on_nodes(profiles, inventory.nodes, groups) if known else unknown_offers(profiles, groups)
-        offers, budgets, bills = self.affordable(found, _cards(inventory), chosen)
+        offers, budgets, bills = self.affordable(found, inventory.cards, chosen)
         return FormContext(
             cards=inventory.states,
             nodes=tuple(inventory.nodes.values()),
@@ -126,8 +123,8 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
 
     async def get_slice(self, news: News) -> None:
         """See what the pod has to ask for, and that it could be had at all."""
-        self._asks, self._creation, self._end, self._held = None, None, None, None
-        self._pod_uid, self._only_running_left = "", False
+        self._asks = self._held = None
+        self._own, self._only_running_left = OwnPod(self._pods_seen, self._events_seen), False
         self._facts = await self.cluster.facts(self._namespace_default())
         if self.has_profile_list:
             # Only to know the cards' names when the pod has one.
@@ -140,14 +137,9 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
             attempt.wishes(self.asked(choice, ()))
             inventory = await self.cluster.inventory(self._namespace_default())
             self._refuse_if_never(choice, inventory)
-        self.pay(self.asked(choice, _cards(inventory)), choice.group, choice.profile.max_lifetime)
-        self._asks = Asks(
-            str(choice.profile.name),
-            choice.request,
-            self._facts.scheduler,
-            self._facts.names,
-            group=attempt.start.group,
-        )
+        self.pay(self.asked(choice, inventory.cards), choice.group, choice.profile.max_lifetime)
+        profile, facts, group = str(choice.profile.name), self._facts, attempt.start.group
+        self._asks = Asks(profile, choice.request, facts.scheduler, facts.names, group)
 
     def _refuse_if_never(self, choice: Choice, inventory: Inventory) -> None:
         if inventory.known:
@@ -158,16 +150,11 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
 
     async def load_user_options(self) -> None:
         """Apply what the profile changes besides its slice."""
-        if not self.has_profile_list:
-            self.undo_overrides()
-            self._apply_overrides(self.profile_overrides.get(self._asks.profile, {}) if self._asks else {})
-            return
-        try:
+        if self.has_profile_list:
             await super().load_user_options()
-        except ChoiceError:
-            raise
-        except ValueError as error:
-            raise ChoiceError(str(error), reason="bad-option") from None
+            return
+        self.undo_overrides()
+        self._apply_overrides(self.profile_overrides.get(self._asks.profile, {}) if self._asks else {})
 
     async def get_pod_manifest(self) -> Any:
         """KubeSpawner's pod, asking for the slice."""
@@ -184,7 +171,7 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
         inventory = await self._asking if self._asking is not None else Inventory()
         assert self._attempt is not None
         try:
-            asked = asked_by(pod, self.user.name, profile, self._facts.names, _cards(inventory))
+            asked = asked_by(pod, self.user.name, profile, self._facts.names, inventory.cards)
         except AmountError as error:
             raise ChoiceError(str(error), reason="bad-amount") from None
         self.pay(asked, wanted)
@@ -192,9 +179,11 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
 
     async def start_on_slice(self, news: News) -> Any:
         """Have KubeSpawner make the pod, and follow it until its server answers."""
+        assert self._attempt is not None
         hubs_deadline = self.start_timeout - _SPARE_SECONDS
+        follower = Follower(self._own, self._attempt, news, lambda: self.cluster.last.states, self.log, self._log_name)
         starting = asyncio.ensure_future(self.their_start())
-        following = asyncio.ensure_future(self._follow(news, hubs_deadline))
+        following = asyncio.ensure_future(self._follow(follower, hubs_deadline))
         try:
             await asyncio.wait({starting, following}, return_when=asyncio.FIRST_COMPLETED)
             # KubeSpawner may look up to five seconds late, so whoever sees it first counts.
@@ -206,40 +195,23 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
             for task in (starting, following):
                 task.cancel()
             await asyncio.wait({starting, following})
-        self._note_placed()
-        news.tell(PROGRESS["running"], self._placed_words("has-slice") or sentence("running"))
+        follower.runs()
         await self.until_serving(url)
         return url
 
-    async def _follow(self, news: News, total: float) -> Any:
-        attempt = self._attempt
-        assert attempt is not None
-
-        def tell(key: str, text: str) -> None:
-            if key == "placed-plain":
-                text = self._placed_words("placed") or text
-            waiting = not self._note_placed()
-            if waiting:
-                attempt.waits(watch.place)
-            if key.startswith("waits"):
-                self.log.info("%s waits. %s", self._log_name, in_english(text))
-            state, position = (WAITING, watch.place) if waiting else (STARTING, 0)
-            news.tell(PROGRESS.get(key, 50), text, state=state, position=position)
-
+    async def _follow(self, follower: Follower, total: float) -> Any:
         patience = Patience(self.slices.wait_timeout, self._seconds_to_start(), total)
-        watch = PodWatch(self._look, self._why_waiting, tell, patience)
-        pod = await watch.until_running()
+        waits = self._why_waiting()
+        pod = await follower.until_running(lambda each: self._only_running_left and self._runs(each), waits, patience)
         self.pod_id = pod["metadata"]["uid"]
         return self._get_pod_url(pod)
 
-    def _note_placed(self) -> bool:
-        """Whether the pod has its place; then it is charged for what it got."""
-        pod = self._pod()
-        if pod is None or not (pod.get("spec") or {}).get("nodeName"):
-            return False
-        if self._attempt is not None:
-            self._attempt.placed(placement_of(pod))
-        return True
+    def _why_waiting(self) -> WhyWaiting | None:
+        request = self._asks.request if self._asks is not None else self._facts.names
+        if request is None:
+            return None
+        ends = self.slices.books.charges.ends
+        return WhyWaiting(self._own, self.cluster, self._namespace_default(), request, ends)
 
     def _seconds_to_start(self) -> float:
         # A profile may have changed it.
@@ -247,22 +219,15 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
 
     async def _make_create_pod_request(self, pod: Any, request_timeout: float) -> bool:
         """KubeSpawner's, which would log the whole pod with the server's token when it is refused."""
-        self._creation = asyncio.ensure_future(self.api.create_namespaced_pod(self.namespace, pod))
-        self._creation.add_done_callback(_heard)
+        asked = self.api.create_namespaced_pod(self.namespace, pod)
         try:
-            # What has been asked for is not to be lost sight of if this start is cancelled.
-            created = await asyncio.wait_for(asyncio.shield(self._creation), request_timeout)
-        except asyncio.TimeoutError:
-            return False
+            return await self._own.make(self.namespace, self.pod_name, asked, request_timeout)
         except ApiException as error:
             if error.status != 409:
-                self._creation = None
                 raise
             self.log.info("A pod %s of an earlier start is still there and is removed.", self.pod_name)
             await self.their_stop(now=True)
             return False
-        self._pod_uid = created.metadata.uid
-        return True
 
     def is_pod_running(self, pod: Any) -> bool:
         """Whether the server can be asked for pages."""
@@ -278,12 +243,11 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
 
     async def end_start(self) -> None:
         """Remove the pod, also one that is only being made."""
-        if self._creation is not None and not self._creation.done():
-            await asyncio.wait({self._creation}, timeout=self.k8s_api_request_timeout)
-        if self._creation is None:
-            return  # nothing was asked for, or it was refused
+        await self._own.until_answered(self.k8s_api_request_timeout)
+        if not self._own.may_be_there:
+            return
         self._removing = asyncio.ensure_future(self.their_stop(now=True))
-        self._removing.add_done_callback(_heard)
+        self._removing.add_done_callback(heard)
         # What holds a pod back, like a finalizer, doesn't hold back why the start came to nothing.
         await asyncio.wait({self._removing}, timeout=_REMOVE_SECONDS)
         if self._removing.done():
@@ -291,46 +255,21 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
 
     # --- what is seen of the pod --------------------------------------------------------------------------------
 
-    def _pod(self) -> Json | None:
-        """The pod of this start; never an earlier one of the same name."""
-        pods = self.pod_reflector.pods if self.pod_reflector else {}
-        pod: Json | None = pods.get(f"{self.namespace}/{self.pod_name}")
-        return pod if pod is not None and pod["metadata"].get("uid") == self._pod_uid else None
+    def _pods_seen(self) -> Mapping[str, Json]:
+        pods: Mapping[str, Json] = self.pod_reflector.pods if self.pod_reflector else {}
+        return pods
 
-    def _look(self) -> Seen:
-        pod = self._pod()
-        if pod is None:
-            return Seen(created=bool(self._pod_uid))
-        return Seen(True, pod, self._pods_events(), self._only_running_left and self._runs(pod))
-
-    def _pods_events(self) -> list[Json]:
-        events = self.event_reflector.resources.values() if self.event_reflector else ()
-        return [each for each in events if (each.get("involvedObject") or {}).get("uid") == self._pod_uid]
-
-    async def _why_waiting(self) -> Waiting | None:
-        if self._asks is not None and self._asks.request is None:
-            return None
-        return await self.cluster.waiting(self.namespace, self.pod_name, self._namespace_default())
-
-    def _placed_words(self, key: str) -> str:
-        pod = self._pod()
-        placement = placement_of(pod) if pod is not None else None
-        if placement is None or not placement.shares:
-            return ""
-        return sentence(key, slice=describe_placement(placement, self.cluster.last.states))
+    def _events_seen(self) -> Iterable[Json]:
+        events: Iterable[Json] = self.event_reflector.resources.values() if self.event_reflector else ()
+        return events
 
     async def server_ended(self) -> None:
         """Return when the pod won't answer any more."""
-        while True:
-            pod = self._pod()
-            self._end = stage_of(pod, self._pods_events()) if pod is not None else Stage("deleted", over=True)
-            if self._end.over:
-                return
-            await asyncio.sleep(_LOOK_SECONDS)
+        await self._own.until_over()
 
     def why_ended(self, status: object) -> GpuSpawnError:
         """What the pod says of it."""
-        return over(self._end) if self._end is not None else super().why_ended(status)
+        return over(self._own.end) if self._own.end is not None else super().why_ended(status)
 
     async def exit_status(self) -> object:
         """It is in what the pod says."""
@@ -340,8 +279,7 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
 
     def server_runs(self) -> None:
         """Note what it holds."""
-        pod = self._pod()
-        placement = placement_of(pod) if pod is not None else None
+        placement = self._own.placement()
         self._held = {
             "profile": self._asks.profile if self._asks else None,
             "placement": placement_to_json(placement) if placement else None,
@@ -376,8 +314,7 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
         return status
 
     def _is_dead(self) -> bool:
-        pods = self.pod_reflector.pods if self.pod_reflector else {}
-        pod = pods.get(f"{self.namespace}/{self.pod_name}")
+        pod = self._pods_seen().get(f"{self.namespace}/{self.pod_name}")
         return pod is not None and pod["status"].get("phase") in ("Failed", "Succeeded")
 
     async def _remove(self) -> None:
@@ -398,13 +335,3 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
             self.log.error("The cluster can't be asked for the server of %s: %r", self._log_name, error)
             return GpuSpawnError(sentence("cluster-away"), reason=Reason.CLUSTER)
         return super().explain(error)
-
-
-def _cards(inventory: Inventory) -> tuple[Card, ...]:
-    return tuple(state.card for state in inventory.states)
-
-
-def _heard(done: asyncio.Future[Any]) -> None:
-    """Whether it failed is not left for nobody to ask."""
-    if not done.cancelled():
-        done.exception()

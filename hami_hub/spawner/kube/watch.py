@@ -6,9 +6,11 @@ What a pod's state means is `stage`'s; what is done when it is over is `spawner`
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from ...core.line import Frees, with_frees
 from ...core.messages import in_line
 from ..errors import GpuSpawnError, Reason
 from ..gpu_slices import too_slow
@@ -62,7 +64,7 @@ class PodWatch:
 
     Args:
         look: what is known now.
-        ask: the scheduler, why the pod waits; None where it has no say.
+        ask: why the pod waits; None where nobody has a say.
         tell: called with a key of `words.SENTENCES` and a sentence, at first and whenever it changes.
     """
 
@@ -78,6 +80,7 @@ class PodWatch:
         self._created = self._placed = 0.0
         self._was_there = False
         self._told = ""
+        self._told_of: tuple[str, Frees | None] = "", None
         self._asking: asyncio.Task[Waiting | None] | None = None
         self._ask_next = 0.0
         self._said: Waiting | None = None
@@ -86,6 +89,11 @@ class PodWatch:
     def place(self) -> int:
         """In the scheduler's queue, from 1; 0: not known."""
         return self._said.place if self._said is not None else 0
+
+    @property
+    def frees_at(self) -> float | None:
+        """Unix time by which a slice comes free that would help; None: nobody knows."""
+        return self._said.frees.until if self._said is not None and self._said.frees is not None else None
 
     async def until_running(self) -> Json:
         """The pod, as soon as it runs.
@@ -144,9 +152,11 @@ class PodWatch:
         waited = self._now() - self._created
         answered = stage.key != "looking-for-place" or said is not None
         if waited > self._patience.wait and (answered or waited > _FIRST_ANSWER_SECONDS):
-            why = said.reason if said is not None and said.reason else stage.values.get("why", stage.text)
+            why = stage.values.get("why", stage.text)
+            if said is not None and said.reason:
+                why = with_frees(said.reason, said.frees, time.time())
             raise over(Stage("no-place", {"seconds": f"{self._patience.wait:g}", "why": why}, over=True))
-        self._say(stage.key, text)
+        self._say(stage.key, text, said.frees if said is not None else None)
 
     def _ask_the_scheduler(self) -> None:
         if self._asking is not None and self._asking.done():
@@ -156,10 +166,12 @@ class PodWatch:
             self._ask_next = self._now() + _ASK_SECONDS
             self._asking = asyncio.ensure_future(self._ask())
 
-    def _say(self, key: str, text: str) -> None:
-        if text != self._told:
-            self._told = text
-            self._tell(key, text)
+    def _say(self, key: str, text: str, frees: Frees | None = None) -> None:
+        # That time goes by is no news.
+        if (text, frees) != self._told_of:
+            self._told_of = text, frees
+            self._told = with_frees(text, frees, time.time())
+            self._tell(key, self._told)
 
     @staticmethod
     def _now() -> float:
