@@ -54,7 +54,7 @@ class Live:
         """What there is, at most two seconds old."""
         async with self._lock:
             if self._changed or time.monotonic() >= self._world_until:
-                self._changed = False
+                self._changed, self._world_until = False, 0.0
                 with speaking(None):  # for everybody, whoever asks
                     self._world = await self._look()
                 self._at = self._clock()

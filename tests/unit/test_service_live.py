@@ -68,6 +68,20 @@ async def test_a_change_during_a_look_is_seen_by_who_asks_next(live):
     assert used(await live.since("")) == [2]
 
 
+async def test_a_change_is_seen_although_the_look_after_it_fails(live, monkeypatch):
+    await live.since("")
+    live.look_again()
+
+    async def fails() -> Sight:
+        raise NotADirectoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(live._eyes, "look", fails)
+        with pytest.raises(NotADirectoryError):
+            await live.since("")
+    assert used(await live.since("")) == [2]
+
+
 async def test_a_page_is_made_once_for_all_who_wait_for_it(live, monkeypatch):
     made = 0
 
