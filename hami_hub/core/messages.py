@@ -152,15 +152,30 @@ def waited_in_vain(request: SliceRequest, seconds: float, reason: str) -> str:
     )  # fmt: skip
 
 
+def in_days(number: int) -> str:
+    """So many days."""
+    return count(number, "{n} day", "{n} days")
+
+
+def in_hours(number: int) -> str:
+    """So many hours."""
+    return count(number, "{n} hour", "{n} hours")
+
+
+def in_minutes(number: int) -> str:
+    """So many minutes."""
+    return count(number, "{n} minute", "{n} minutes")
+
+
 def describe_time(seconds: float) -> str:
     """A length of time, exactly, in the longest unit that it has several of: "90 seconds", "60 minutes", "8 hours"."""
     whole = round(seconds)
     if whole >= 2 * 86400 and whole % 86400 == 0:
-        return count(whole // 86400, "{n} day", "{n} days")
+        return in_days(whole // 86400)
     if whole >= 2 * 3600 and whole % 3600 == 0:
-        return count(whole // 3600, "{n} hour", "{n} hours")
+        return in_hours(whole // 3600)
     if whole >= 2 * 60 and whole % 60 == 0:
-        return count(whole // 60, "{n} minute", "{n} minutes")
+        return in_minutes(whole // 60)
     return count(whole, "{n} second", "{n} seconds")
 
 
@@ -168,12 +183,12 @@ def rough_time(seconds: float) -> str:
     """How long until something, never too short: "10 minutes", "3 hours", "2 days"."""
     minutes = max(1, -int(-seconds // 60))
     if minutes >= 48 * 60:
-        return count(-(-minutes // (24 * 60)), "{n} day", "{n} days")
+        return in_days(-(-minutes // (24 * 60)))
     if minutes >= 120:
-        return count(-(-minutes // 60), "{n} hour", "{n} hours")
+        return in_hours(-(-minutes // 60))
     # A page that says it anew each minute is read by nobody.
     step = 10 if minutes > 20 else 5 if minutes > 5 else 1
-    return count(-(-minutes // step) * step, "{n} minute", "{n} minutes")
+    return in_minutes(-(-minutes // step) * step)
 
 
 def frees_next(vram: Mib, seconds: float) -> str:

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from ..core.budgets import Budget, Measure, same_group
 from ..core.history import Start, StartState, Use
 from ..core.language import count, later, say
-from ..core.messages import rough_time
+from ..core.messages import in_days, in_hours, in_minutes, rough_time
 from ..core.quota_words import bare_amount
 from ..core.units import Mib, format_gib, format_vram
 from .model import World, budgets
@@ -188,9 +188,9 @@ def _lasted(seconds: float) -> str:
     """How long, roughly and never too long; `rough_time` is for what is to come."""
     minutes = max(0, int(seconds // 60))
     if minutes < 120:
-        return count(minutes, "{n} minute", "{n} minutes")
+        return in_minutes(minutes)
     hours = minutes // 60
-    return count(hours, "{n} hour", "{n} hours") if hours < 48 else count(hours // 24, "{n} day", "{n} days")
+    return in_hours(hours) if hours < 48 else in_days(hours // 24)
 
 
 def _used(world: World, start: Start) -> str:

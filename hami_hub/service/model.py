@@ -14,7 +14,7 @@ from ..core.budgets import Budget, charged_budgets
 from ..core.cards import Card, CardUuid
 from ..core.history import Start, StartState, charge_of
 from ..core.inventory import QueuedPod
-from ..core.quota import has_quota, is_quota_key
+from ..core.quota import Quota, has_quota, is_quota_key
 from ..core.units import Mib
 from .sight import CardSeen, Sight, SliceSeen
 
@@ -171,15 +171,19 @@ def _waits(start: Start, pod: QueuedPod | None) -> dict[str, Any]:
 
 
 def _group(budget: Budget, group: GroupSeen) -> dict[str, Any]:
-    quota = budget.quota
     return {
         "members": group.members,
         "people": len({charge.user for charge in budget.charges}),
         "used": asdict(budget.used),
-        "limit": {"vram": quota.vram, "cores": quota.cores, "servers": quota.servers},
+        "limit": limits(budget.quota),
         "properties": quota_texts(group.properties),
         "faults": len(budget.faults),
     }
+
+
+def limits(quota: Quota) -> dict[str, int | None]:
+    """What a quota gives at most at once; None: as much as there is."""
+    return {"vram": quota.vram, "cores": quota.cores, "servers": quota.servers}
 
 
 def quota_texts(properties: Mapping[str, Any]) -> dict[str, str]:

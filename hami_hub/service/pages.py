@@ -17,6 +17,7 @@ from ..languages import translator
 from .api import USUAL_DAYS, start_row
 from .base import ApiHandler, Handler, PageHandler
 from .mine import Mine, budgets_of, mine
+from .model import limits
 
 
 class HomeHandler(PageHandler):
@@ -113,12 +114,11 @@ async def _past(handler: Handler, now: float) -> tuple[tuple[Start, ...], str]:
 
 def _budget(budget: Budget, user: str) -> dict[str, Any]:
     """What may be told of it to somebody in the group: sums."""
-    quota = budget.quota
     return {
         "group": budget.group,
         "used": asdict(budget.used),
         "mine": asdict(budget.of_user(user)),
-        "limit": {"vram": quota.vram, "cores": quota.cores, "servers": quota.servers},
+        "limit": limits(budget.quota),
         "my_limit": asdict(budget.quota.of_user(user)),
         "faults": [fault.text for fault in budget.faults],
     }

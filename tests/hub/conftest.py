@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -115,6 +116,20 @@ async def fake_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Async
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+
+
+@pytest.fixture
+async def slices() -> AsyncIterator[Any]:
+    """`GpuSlices` with a slice root of its own, for spawners without a hub."""
+    from hami_hub.spawner import GpuSlices
+
+    shm = Path(tempfile.mkdtemp(prefix="hami-test-", dir="/dev/shm"))
+    GpuSlices.clear_instance()
+    made = GpuSlices.instance(slice_root=str(shm / "slices"), journal_url="")
+    yield made
+    GpuSlices.clear_instance()
+    made.allocator.root.close()
+    shutil.rmtree(shm)
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +14,7 @@ import pytest
 from jupyterhub import orm
 from jupyterhub.spawner import Spawner
 
-from hami_hub.spawner import GpuSlices, machine, processes
+from hami_hub.spawner import machine, processes
 from hami_hub.spawner.local import GpuSimpleLocalProcessSpawner
 from hami_hub.spawner.machine import MachineSlicesMixin
 
@@ -58,16 +56,12 @@ async def nothing() -> None:
     await asyncio.Event().wait()
 
 
+pytestmark = pytest.mark.usefixtures("slices")
+
+
 @pytest.fixture(autouse=True)
-async def _slices(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_STATUS_SECONDS", 0.01)
-    shm = Path(tempfile.mkdtemp(prefix="hami-test-", dir="/dev/shm"))
-    GpuSlices.clear_instance()
-    made = GpuSlices.instance(slice_root=str(shm / "slices"), journal_url="")
-    yield
-    GpuSlices.clear_instance()
-    made.allocator.root.close()
-    shutil.rmtree(shm)
 
 
 class Hub:

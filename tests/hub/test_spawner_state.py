@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,17 +30,6 @@ PLACEMENT = {
 
 
 SERVED = orm.Server(proto="http", ip="127.0.0.1", port=9, base_url="/user/alice/", cookie_name="")
-
-
-@pytest.fixture
-async def slices() -> Iterator[GpuSlices]:
-    shm = Path(tempfile.mkdtemp(prefix="hami-test-", dir="/dev/shm"))
-    GpuSlices.clear_instance()
-    made = GpuSlices.instance(slice_root=str(shm / "slices"), journal_url="")
-    yield made
-    GpuSlices.clear_instance()
-    made.allocator.root.close()
-    shutil.rmtree(shm)
 
 
 def spawner(*, server: orm.Server | None) -> Any:
