@@ -51,6 +51,7 @@ class Start:
         words: why it waits, or was refused or failed, as the person read it, in English; empty otherwise.
         position: in line, from 1; 0: not in line.
         placed: UUIDs of the cards.
+        pod: "namespace/pod" where its server is one.
     """
 
     id: str
@@ -67,6 +68,7 @@ class Start:
     words: str = ""
     position: int = 0
     placed: tuple[str, ...] = ()
+    pod: str = ""
     started_at: float | None = None
     ended_at: float | None = None
     until: float | None = None

@@ -12,7 +12,7 @@ from ..core.history import Start, StartState
 from ..core.units import Mib
 
 _metadata = MetaData()
-_NAME, _WORDS = 255, 4000
+_NAME, _WORDS, _POD = 255, 4000, 63 + 1 + 253  # a pod's: namespace, slash, name
 
 starts = Table(
     "hami_starts",
@@ -31,6 +31,7 @@ starts = Table(
     Column("words", Text, nullable=False),
     Column("position", Integer, nullable=False),
     Column("placed", Text, nullable=False),
+    Column("pod", String(_POD), nullable=False),
     Column("started_at", Double),
     Column("ended_at", Double),
     Column("until", Double),
@@ -50,6 +51,7 @@ _COLUMN_OF = {
     "vram": "vram_mib",
     "cores": "cores_percent",
 }
+_LONGEST = {"words": _WORDS, "pod": _POD}
 _FIELD_OF = {column: field for field, column in _COLUMN_OF.items()}
 OPEN = tuple(state.value for state in StartState if state.open)
 
@@ -108,7 +110,7 @@ def to_row(fields: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(value, StartState):
             row[field] = value.value
         elif isinstance(value, str):
-            row[_COLUMN_OF.get(field, field)] = _storable(value, _WORDS if field == "words" else _NAME)
+            row[_COLUMN_OF.get(field, field)] = _storable(value, _LONGEST.get(field, _NAME))
         else:
             row[_COLUMN_OF.get(field, field)] = value
     return row

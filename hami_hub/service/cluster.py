@@ -130,7 +130,6 @@ def _sight(inventory: Inventory, used: UsedByPod, problems: tuple[str, ...]) -> 
         slices=tuple(_slices(held_shares(inventory.said), used)),
         waiting=queued_pods(inventory.said),
         problems=problems,
-        of_pods=True,
     )
 
 

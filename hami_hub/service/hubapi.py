@@ -1,4 +1,4 @@
-"""The hub's REST API, as far as the service asks it: groups with their properties, and whose server a pod is."""
+"""The hub's REST API, as far as the service asks it: groups with their properties."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -16,8 +16,6 @@ from .model import GroupSeen
 
 _ANSWER_SECONDS = 15.0
 _GROUPS_SECONDS = 30.0  # a group of ten thousand is work for the hub
-_PODS_SECONDS = 10.0
-_NOBODYS_SECONDS = 60.0  # a pod that is no server's may be asked about again: the hub may only not have said so yet
 _PAGE = 200
 _PAGINATION = "application/jupyterhub-pagination+json"
 
@@ -46,10 +44,6 @@ class Hub:
         self._url, self._token = url.rstrip("/"), token
         self._groups: tuple[GroupSeen, ...] = ()
         self._groups_until = 0.0
-        self._pods: dict[str, str] = {}
-        self._nobodys: frozenset[str] = frozenset()
-        self._nobodys_until = 0.0
-        self._pods_until = 0.0
         self._lock = asyncio.Lock()
         self.problem = ""
 
@@ -95,24 +89,10 @@ class Hub:
         place = f"/groups/{quote(name, safe='')}/properties"
         return _group(await self._ask("PUT", place, body=dict(properties), token=token))
 
-    async def pods(self, wanted: Collection[str]) -> Mapping[str, str]:
-        """Whose servers the pods are: "namespace/pod" to "alice/".  Asks only if there are new ones.  Never raises."""
-        now = time.monotonic()
-        new = set(wanted) - self._pods.keys() - (self._nobodys if now < self._nobodys_until else frozenset())
-        if new and now >= self._pods_until:
-            self._pods_until = now + _PODS_SECONDS
-            try:
-                users = await self._all("/users", "state=active&")
-                self._pods = dict(pair for user in users for pair in _pods(user))
-                self._nobodys, self._nobodys_until = frozenset(wanted) - self._pods.keys(), now + _NOBODYS_SECONDS
-            except HubError:
-                pass  # `groups` says so
-        return self._pods
-
-    async def _all(self, place: str, query: str = "") -> list[dict[str, Any]]:
+    async def _all(self, place: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         while True:
-            said = await self._ask("GET", f"{place}?{query}offset={len(found)}&limit={_PAGE}")
+            said = await self._ask("GET", f"{place}?offset={len(found)}&limit={_PAGE}")
             items = said.get("items", [])
             found += items
             if not items or said.get("_pagination", {}).get("next") is None:
@@ -154,15 +134,6 @@ def _group(model: Mapping[str, Any]) -> GroupSeen:
         properties=properties if isinstance(properties, dict) else {},
         members=len(model.get("users") or ()),
     )
-
-
-def _pods(user: Mapping[str, Any]) -> list[tuple[str, str]]:
-    found = []
-    for server in (user.get("servers") or {}).values():
-        state = server.get("state") or {}
-        if state.get("pod_name"):
-            found.append((f"{state.get('namespace', '')}/{state['pod_name']}", f"{user['name']}/{server['name']}"))
-    return found
 
 
 def _certificates() -> dict[str, Any]:

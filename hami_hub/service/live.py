@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..core.history import Start
 from ..core.language import speaking
 from ..slicepage import name_on_page
 from .hubapi import Hub
 from .model import World, page
 from .records import Records
 from .revisions import Revisions
-from .sight import Eyes, Sight
+from .sight import Eyes
 
 PERIOD = 2.0
 
@@ -25,7 +24,7 @@ class Live:
     Args:
         eyes: look at the cards.
         records: the journal.
-        hub: for groups, and whose a pod is.
+        hub: for groups.
         default_quota: as `c.GpuSlices.default_quota`.
         clock: Unix time.
     """
@@ -75,7 +74,8 @@ class Live:
         self._changed = True
 
     async def _look(self) -> World:
-        sight, starts, groups = await asyncio.gather(self._eyes.look(), self._records.open_starts(), self._hub.groups())
+        sight, groups = await asyncio.gather(self._eyes.look(), self._hub.groups())
+        starts = await self._records.open_starts()  # last, to know whose all that is that was seen
         records = self._records
         problems = [records.problem] if records.problem and (self._hub.problem or not records.none_yet) else []
         if self._hub.problem:
@@ -85,12 +85,6 @@ class Live:
             starts=starts,
             groups=groups,
             default_quota=self._default_quota,
-            names=await self._names(sight, starts),
+            names={start.pod or name_on_page(start.server_of): start.server_of for start in starts},
             problems=tuple(problems),
         )
-
-    async def _names(self, sight: Sight, starts: Iterable[Start]) -> Mapping[str, str]:
-        """Whose slices those are that are seen under another name: a pod's, or one that was cut."""
-        if not sight.of_pods:
-            return {name_on_page(start.server_of): start.server_of for start in starts}
-        return await self._hub.pods({*(each.holder for each in sight.slices), *(each.holder for each in sight.waiting)})

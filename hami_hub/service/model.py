@@ -39,7 +39,7 @@ class World:
     Attributes:
         starts: those that are open.
         groups: all of the hub's; `default_quota` is for those who have none with a quota.
-        names: whose slice is seen under another name, "namespace/pod" to "alice/".
+        names: whose slice is seen under which other name, "namespace/pod" to "alice/".
         problems: sentences about what isn't known.
     """
 

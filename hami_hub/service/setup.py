@@ -37,7 +37,7 @@ def extend(
     in_cluster = _in_cluster(c, settings["GpuPage"].get("cards", "auto"))
     settings["GpuPage"]["cards"] = "cluster" if in_cluster else "machine"
     _add(c, "services", _service(settings, url))
-    _add(c, "load_roles", _service_role(in_cluster))
+    _add(c, "load_roles", _service_role())
     _let_everybody_in(c)
     _update(c, "custom_scopes", {VIEW_SCOPE: {"description": "See everybody's GPU slices, quotas and use."}})
     users, groups = list(viewers), list(viewer_groups)
@@ -70,14 +70,11 @@ def _service(settings: dict[str, Any], url: str) -> dict[str, Any]:
     }
 
 
-def _service_role(in_cluster: bool) -> dict[str, Any]:
-    scopes = ["list:groups", "read:groups"]
-    if in_cluster:  # whose server a pod is stands in the server's state
-        scopes += ["list:users", "read:users:name", "read:servers", "admin:server_state"]
+def _service_role() -> dict[str, Any]:
     return {
         "name": "hami-page",
         "description": "What the page about GPU slices reads.",
-        "scopes": scopes,
+        "scopes": ["list:groups", "read:groups"],
         "services": [NAME],
     }
 

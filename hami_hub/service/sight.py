@@ -49,14 +49,12 @@ class Sight:
 
     Attributes:
         problems: sentences about what can't be seen.
-        of_pods: holders are pods.
     """
 
     cards: tuple[CardSeen, ...] = ()
     slices: tuple[SliceSeen, ...] = ()
     waiting: tuple[QueuedPod, ...] = ()
     problems: tuple[str, ...] = ()
-    of_pods: bool = False
 
 
 class Eyes(Protocol):

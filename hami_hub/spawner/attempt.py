@@ -36,12 +36,15 @@ class Books:
 class Attempt:
     """One attempt of a person to start one server.
 
+    Args:
+        pod: as `Start.pod`.
+
     Attributes:
         terms: how long the server may run.
         starting: until its server runs, or all that it had got is given back.
     """
 
-    def __init__(self, books: Books, user: str, server: str) -> None:
+    def __init__(self, books: Books, user: str, server: str, pod: str = "") -> None:
         self._books = books
         self.terms = Terms()
         self.starting = True
@@ -56,6 +59,7 @@ class Attempt:
             cores=0,
             asked_at=books.clock(),
             state=StartState.STARTING,
+            pod=pod,
         )
         self._told = self._over = False
         self._outcome: dict[str, Any] = {"state": StartState.ENDED}
@@ -179,13 +183,13 @@ class Attempt:
         }
 
     @classmethod
-    def restored(cls, books: Books, user: str, server: str, saved: Mapping[str, Any]) -> Attempt:
+    def restored(cls, books: Books, user: str, server: str, saved: Mapping[str, Any], pod: str = "") -> Attempt:
         """The attempt of a running server, as `to_state` wrote it; it is charged at once.
 
         Raises:
             StateError: it can't be read.
         """
-        attempt = cls(books, user, server)
+        attempt = cls(books, user, server, pod)
         try:
             charge = saved["charge"]
             attempt._start = Start(
@@ -202,6 +206,7 @@ class Attempt:
                 started_at=_time(charge["started"]),
                 until=_time(charge["until"]),
                 placed=tuple(map(str, charge["placed"])),
+                pod=pod,
             )
             attempt.terms = Terms(_seconds(charge["max_lifetime"]), _seconds(charge["idle_timeout"]))
         except (KeyError, TypeError, ValueError) as error:

@@ -162,8 +162,12 @@ class Booked:
             GpuSpawnError: the settings are wrong.
         """
         self._attempt = None
-        self._attempt = Attempt(self.slices.books, self.user.name, self.name)
+        self._attempt = Attempt(self.slices.books, self.user.name, self.name, self.its_pod())
         return self._attempt
+
+    def its_pod(self) -> str:
+        """Where the server is a pod: "namespace/pod", also before there is one.  Else ""."""
+        return ""
 
     def attempt_runs(self) -> None:
         """The start is over, and went well: from now on its end is looked for."""
@@ -249,7 +253,7 @@ class Booked:
         if not isinstance(saved, Mapping) or "start" not in saved:
             return  # an older version's, which charged nobody
         try:
-            self._attempt = Attempt.restored(self.slices.books, self.user.name, self.name, saved)
+            self._attempt = Attempt.restored(self.slices.books, self.user.name, self.name, saved, self.its_pod())
         except (StateError, GpuSpawnError) as error:
             self.log.error("What %s is charged is not known any more: %s", self._log_name, error)
             return

@@ -166,7 +166,8 @@ def test_the_page_shows_the_clusters_cards_who_is_on_them_and_what_is_really_in_
     def look() -> Any:
         seen = page.sections()
         used = any(used >= 1024 for used in seen["used"].values())
-        return seen if used and seen["waiting"] and "ml" in seen["groups"] else None
+        waits = any(each["place"] for each in seen["waiting"].values())
+        return seen if used and waits and "ml" in seen["groups"] else None
 
     # what it knows of groups may be half a minute old, and what plugins say a scrape
     seen = site.cluster.wait_for(look, "the page shows it", seconds=150, every=1)

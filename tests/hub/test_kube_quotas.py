@@ -16,6 +16,7 @@ from kube_start import Start, listening
 from test_kube_hub import OURS, _site
 
 from hami_hub.core.names import label_value
+from hami_hub.spawner.attempt import Attempt
 from hami_hub.spawner.errors import GpuSpawnError, Reason
 
 PROFILES = [
@@ -60,13 +61,19 @@ async def test_a_pod_tells_who_pays_and_is_charged_until_it_is_gone(
     made = start(GpuSlices=SLICES)
     join(made, "Team A/B", vram="4GiB", max_lifetime="8h")
     runs(made, fake_cluster, port)
+    books = made.spawner.slices.books
+    opened: list[str] = []
+    books.journal.watch(lambda before, after: opened.append(after.pod) if before is None else None)
     await made.run({"profile": "small", "group": "team a/b"})
     [pod] = fake_cluster.made
+    place = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+    assert opened == [place]
     assert pod["metadata"]["labels"]["hami.io/quota-group"] == label_value("Team A/B")
     assert charges(made) == [("alice/", "Team A/B", 4096, 25)]
     state = made.spawner.get_state()["hami"]
     assert (state["group"], state["charge"]["placed"]) == ("Team A/B", ["GPU-11111111-2222-3333-4444-555555555555"])
     assert state["charge"]["until"] == state["charge"]["started"] + 8 * 3600
+    assert Attempt.restored(books, "alice", "", state, place).start.pod == place
     await made.spawner.stop()
     assert charges(made) == []
 

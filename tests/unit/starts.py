@@ -21,5 +21,6 @@ def a_start(id_: str = "1", **fields: Any) -> Start:
         "asked_at": 1000.0,
         "state": StartState.WAITING,
         "position": 2,
+        "pod": "jhub/jupyter-alice",
     }
     return Start(id=id_, **{**usual, **fields})

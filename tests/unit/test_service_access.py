@@ -69,7 +69,6 @@ def test_one_line_adds_service_roles_and_scope(monkeypatch, tmp_path):
     assert settings["GpuSlices"]["journal_url"] == f"sqlite:///{tmp_path}/hami-hub.sqlite"
     roles = {role["name"]: role for role in c.JupyterHub.load_roles}
     assert roles["hami-page"]["services"] == ["hami"]
-    assert "admin:server_state" not in roles["hami-page"]["scopes"]
     assert roles["hami-viewer"]["users"] == ["vera"]
     assert "custom:hami:view" in c.JupyterHub.custom_scopes
     assert ACCESS in _scopes_of_everybody(c)
@@ -124,8 +123,9 @@ def test_where_the_cards_are_is_found_out(monkeypatch, spawner, asked, environme
     hami_hub.setup(c)
     environment = c.JupyterHub.services[0]["environment"]
     assert received(environment).GpuPage.cards == cards
+    # whose server a pod is stands in the journal: nobody's server or its state is asked for
     scopes = next(role["scopes"] for role in c.JupyterHub.load_roles if role["name"] == "hami-page")
-    assert ("admin:server_state" in scopes) == (cards == "cluster")
+    assert scopes == ["list:groups", "read:groups"]
 
 
 def test_secrets_of_the_configuration_are_not_handed_on():

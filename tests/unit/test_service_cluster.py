@@ -121,7 +121,6 @@ async def test_slices_are_seen_with_what_the_plugins_say_is_in_use():
     (seen,) = sight.slices
     assert (seen.holder, seen.card, seen.used, seen.since) == ("jhub/jupyter-alice", "GPU-1", 1500, NINE)
     assert [each.holder for each in sight.waiting] == ["jhub/jupyter-eve"]
-    assert sight.of_pods
     assert not sight.problems
 
 

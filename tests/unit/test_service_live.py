@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from hami_hub.core.history import Start, StartState
+from hami_hub.core.inventory import QueuedPod
 from hami_hub.core.units import Mib
 from hami_hub.service import live as module
 from hami_hub.service.live import Live
@@ -95,3 +97,30 @@ async def test_a_page_is_made_once_for_all_who_wait_for_it(live, monkeypatch):
     said = await asyncio.gather(*(live.since("") for _ in range(20)))
     assert all(used(each) == [1] for each in said)
     assert made == 1
+
+
+class Opening(Quiet):
+    """Eyes and a journal: a start is opened, and its pod made, while somebody looks."""
+
+    starts: tuple[Start, ...] = ()
+
+    async def look(self) -> Sight:
+        self.starts = (WAITS,)
+        await asyncio.sleep(0)
+        return Sight(waiting=(QueuedPod("jhub", "jupyter-bob", place=1, asks="4 GiB", reason="No room."),))
+
+    async def open_starts(self) -> tuple[Start, ...]:
+        return self.starts
+
+
+WAITS = Start(
+    id="1", user="bob", server="", group="ml", profile="small", cards=1, vram=Mib(4096), cores=25, asked_at=1.0,
+    state=StartState.WAITING, pod="jhub/jupyter-bob",
+)  # fmt: skip
+
+
+async def test_who_waits_as_a_pod_is_in_line_once_from_the_first_look():
+    opening: Any = Opening()
+    live = Live(opening, opening, opening, default_quota={})
+    [(holder, row)] = (await live.since(""))["sections"]["waiting"].items()
+    assert (holder, row["group"], row["place"], row["why"]) == ("bob/", "ml", 1, "No room.")

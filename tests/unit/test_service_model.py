@@ -90,7 +90,7 @@ def test_who_waits_is_told_with_place_and_reason():
 def test_in_a_cluster_place_and_reason_are_the_schedulers():
     pod = QueuedPod("jhub", "jupyter-alice", place=7, asks="4 GiB", reason="No node has room.")
     world = World(
-        sight=Sight(waiting=(pod,), of_pods=True),
+        sight=Sight(waiting=(pod,)),
         starts=(start(state=StartState.STARTING),),
         names={"jhub/jupyter-alice": "alice/"},
     )

@@ -263,6 +263,10 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
         events: Iterable[Json] = self.event_reflector.resources.values() if self.event_reflector else ()
         return events
 
+    def its_pod(self) -> str:
+        """Its namespace and name, as they are before there is one too."""
+        return f"{self.namespace}/{self.pod_name}"
+
     async def server_ended(self) -> None:
         """Return when the pod won't answer any more."""
         await self._own.until_over()
@@ -314,7 +318,7 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
         return status
 
     def _is_dead(self) -> bool:
-        pod = self._pods_seen().get(f"{self.namespace}/{self.pod_name}")
+        pod = self._pods_seen().get(self.its_pod())
         return pod is not None and pod["status"].get("phase") in ("Failed", "Succeeded")
 
     async def _remove(self) -> None:
