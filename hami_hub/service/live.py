@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ..core.history import Start
 from ..core.language import speaking
 from ..slicepage import name_on_page
 from .hubapi import Hub
@@ -85,6 +86,10 @@ class Live:
             starts=starts,
             groups=groups,
             default_quota=self._default_quota,
-            names={start.pod or name_on_page(start.server_of): start.server_of for start in starts},
+            names=_names((*self._world.starts, *starts)),  # a slice may be seen a moment longer than its start
             problems=tuple(problems),
         )
+
+
+def _names(starts: Iterable[Start]) -> dict[str, str]:
+    return {start.pod or name_on_page(start.server_of): start.server_of for start in starts}

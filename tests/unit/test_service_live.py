@@ -124,3 +124,20 @@ async def test_who_waits_as_a_pod_is_in_line_once_from_the_first_look():
     live = Live(opening, opening, opening, default_quota={})
     [(holder, row)] = (await live.since(""))["sections"]["waiting"].items()
     assert (holder, row["group"], row["place"], row["why"]) == ("bob/", "ml", 1, "No room.")
+
+
+async def test_whose_a_pod_is_is_known_as_long_as_it_is_seen(live, monkeypatch):
+    starts = [(replace(WAITS, state=StartState.RUNNING),), ()]
+
+    async def look() -> Sight:
+        return Sight(slices=(replace(SEEN, holder="jhub/jupyter-bob"),))
+
+    async def open_starts() -> tuple[Start, ...]:
+        return starts.pop(0)
+
+    monkeypatch.setattr(live._eyes, "look", look)
+    monkeypatch.setattr(live._records, "open_starts", open_starts)
+    for group in ("ml", ""):
+        live.look_again()
+        [row] = (await live.since(""))["sections"]["slices"].values()
+        assert (row["user"], row["group"]) == ("bob", group)
