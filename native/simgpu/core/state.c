@@ -364,7 +364,7 @@ bool sim_take(unsigned card, uint64_t bytes, enum sim_memory kind)
     uint64_t total = sim_model()->vram_mib * MIB;
     if (bytes > total)
         return false;
-    if (c->used + bytes > total)
+    if (c->used + bytes > total || c->used + bytes > c->peak) // of the dead nothing is left on the card
         sim_reap();
     if (c->used + bytes > total)
         return false;

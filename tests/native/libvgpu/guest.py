@@ -8,6 +8,7 @@ import sys
 from typing import TextIO
 
 import guest_calls
+import guest_card
 import guest_holders
 import guest_ways
 
@@ -23,7 +24,7 @@ def exec_again(answers: TextIO) -> None:
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    modules = (guest_calls, guest_ways, guest_holders)
+    modules = (guest_calls, guest_ways, guest_holders, guest_card)
     names = {name: value for module in modules for name, value in vars(module).items()}
     names |= {"exec_again": exec_again, "answers": answers, "sys": sys}
     for line in sys.stdin:

@@ -1,15 +1,20 @@
 """The core share as it is shipped, in real processes on a simulated card: every route is held, none is disturbed.
 
 How well shares hold and who goes first is `test_turns`'s, in simulated time.  Here a slow machine may make a process
-get less than its share, never more.
+get less than its share, never more: so a cap is judged by the time that the card really took for its work, and what
+isn't held is waited for (`guest_card`).
 """
 
 from __future__ import annotations
 
 import json
+import os
+import select
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +24,13 @@ from bench.share.ground import WORKER
 from hami_hub.core.cards import CardUuid
 from hami_hub.core.slices import CardShare, CorePolicy, Placement
 from hami_hub.core.units import Mib, Percent
-from hami_hub.slicepage import create_slice, read_slice
+from hami_hub.slicepage import create_slice, layout, read_slice
 
-from .conftest import PROGRAMS, Machine
+from .conftest import PROGRAMS, Guest, Machine
 
-SECONDS = 2
+MS = 1_000_000
+SAVED = 50 * MS  # and more than what a slice may have saved before it began
+LONG = 500 * MS
 
 
 def make_slice(machine: Machine, cores: int, *, policy: str = "force", name: str = "alice") -> Path:
@@ -40,17 +47,21 @@ def worker(native) -> Path:
 
 
 def start(machine: Machine, worker: Path, directory: Path, **does: Any) -> subprocess.Popen[str]:
-    options = [f"{key}={value}" for key, value in {"seconds": SECONDS, **does}.items()]
+    """A process that keeps the card busy in its way for so many seconds, and prints what was done."""
+    options = [f"{key}={value}" for key, value in does.items()]
     environment = {**machine.environment, "HAMI_SLICE_DIR": str(directory)}
     return subprocess.Popen([worker, *options], env=environment, stdout=subprocess.PIPE, text=True)
 
 
-def percent(process: subprocess.Popen[str]) -> float:
-    """Of the card, while the process ran."""
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == 0
-    done = json.loads(output)["done"]
-    return 100 * done[-1] / (len(done) / 10 * 1e9)
+@contextmanager
+def at_work(machine: Machine, worker: Path, directory: Path, **does: Any) -> Iterator[subprocess.Popen[str]]:
+    """The same as long as it is looked at; it must not end by itself."""
+    with start(machine, worker, directory, seconds=600, **does) as process:
+        try:
+            yield process
+            assert process.poll() is None
+        finally:
+            process.kill()
 
 
 ROUTES: dict[str, dict[str, Any]] = {
@@ -68,55 +79,84 @@ ROUTES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("route", ROUTES)
 def test_every_route_is_held(machine: Machine, worker: Path, route: str):
-    directory = make_slice(machine, 30)
-    got = percent(start(machine, worker, directory, ns=200_000, **ROUTES[route]))
-    assert 3 < got < 34
-    card = read_slice(directory, same_pid_namespace=False).cards[0]
-    assert card.throttled_seconds > 0
-    assert 0.03 < card.used_seconds / SECONDS < 0.36
+    directory, card = make_slice(machine, 30), machine.outsider()
+    began = time.monotonic()
+    with at_work(machine, worker, directory, ns=200_000, **ROUTES[route]) as process:
+        card(f"await_work({SAVED}, {process.pid})")
+        got = card(f"percent_while_it_does({LONG})")
+        assert got < 34
+    usage = read_slice(directory, same_pid_namespace=False).cards[0]
+    # the machine itself may hold it more than its cap does
+    assert usage.throttled_seconds > 0 or got < 20
+    assert 0.1 < usage.used_seconds < 0.36 * (time.monotonic() - began)
 
 
 @pytest.mark.parametrize("route", ["memset", "copy"])
 def test_memory_work_goes_through(machine: Machine, worker: Path, route: str):
-    process = start(machine, worker, make_slice(machine, 30), route=route, bytes=1 << 20)
+    process = start(machine, worker, make_slice(machine, 30), route=route, bytes=1 << 20, seconds=2)
     assert json.loads(process.communicate(timeout=120)[0])["done"][-1] > 0
     assert process.returncode == 0
 
 
 def test_the_cap_is_the_slices_not_the_processes(machine: Machine, worker: Path):
-    directory = make_slice(machine, 30)
-    processes = [start(machine, worker, directory, ns=200_000) for _ in range(3)]
-    assert sum(percent(process) for process in processes) < 35
+    directory, card = make_slice(machine, 30), machine.outsider()
+    with ExitStack() as stack:
+        pids = [stack.enter_context(at_work(machine, worker, directory, ns=200_000)).pid for _ in range(3)]
+        card(f"await_work({SAVED}, *{pids})")
+        assert card(f"percent_while_it_does({LONG})") < 35
+        # the others weren't merely held up by one of them
+        card(f"await_work({SAVED}, *{pids})")
 
 
 @pytest.mark.parametrize(("cores", "policy"), [(30, "default"), (0, "force"), (100, "force"), (30, "disable")])
 def test_nothing_holds_who_is_alone_or_has_no_cap(machine: Machine, worker: Path, cores: int, policy: str):
     directory = make_slice(machine, cores, policy=policy)
-    assert percent(start(machine, worker, directory, ns=1_000_000)) > 60
+    with at_work(machine, worker, directory, ns=MS) as process:
+        machine.outsider()(f"await_rate({process.pid}, 60)")
+    assert read_slice(directory, same_pid_namespace=False).cards[0].throttled_seconds == 0
+
+
+def has_work_on_the_card(directory: Path) -> bool:
+    """By the page that its neighbours read."""
+    page = layout.Turns.from_buffer_copy((directory / "turns").read_bytes())
+    return any(lane.sent != lane.done for member in page.members[: page.member_high] for lane in member.lanes)
+
+
+def stop_at_work(process: subprocess.Popen[str], directory: Path, card: Guest) -> None:
+    """Stop it with work on the card, but not with the simulated card's own lock, which no real card has."""
+    while True:
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        card.begin("busy()")
+        if select.select([card.process.stdout], [], [], 5)[0] and has_work_on_the_card(directory):
+            card.finish()
+            return
+        process.send_signal(signal.SIGCONT)
+        card.finish()
+        card(f"await_work({MS}, {process.pid})")
 
 
 def test_a_stopped_neighbour_holds_nobody_up(machine: Machine, worker: Path):
-    stopped = start(machine, worker, make_slice(machine, 50, policy="default", name="a"), ns=300_000, seconds=60)
-    try:
-        other = start(machine, worker, make_slice(machine, 50, policy="default", name="b"), ns=300_000, seconds=5)
-        time.sleep(1)
-        stopped.send_signal(signal.SIGSTOP)
-        done = json.loads(other.communicate(timeout=120)[0])["done"]
+    card = machine.outsider()
+    slices = [make_slice(machine, 50, policy="default", name=name) for name in ("a", "b")]
+    with ExitStack() as stack:
+        stopped, other = (stack.enter_context(at_work(machine, worker, place, ns=300_000)) for place in slices)
+        card(f"await_work({20 * MS}, {stopped.pid}, {other.pid})")
+        stop_at_work(stopped, slices[0], card)
+        card(f"await_work({2 * SAVED}, {other.pid})")  # its turn at that moment is over
         # held up, it would have one kernel in every 25 ms
-        assert (done[-1] - done[-21]) / 2e7 > 15
-    finally:
-        stopped.kill()
-        stopped.communicate()
+        card(f"await_rate({other.pid}, 15)")
 
 
 def test_a_killed_process_frees_its_place(machine: Machine, worker: Path):
-    directory = make_slice(machine, 30)
+    directory, card = make_slice(machine, 30), machine.outsider()
     for _ in range(3):
-        process = start(machine, worker, directory, ns=300_000, seconds=60)
-        time.sleep(0.5)
-        process.kill()
-        process.communicate()
-    assert percent(start(machine, worker, directory, ns=300_000)) > 3
+        with at_work(machine, worker, directory, ns=300_000) as process:
+            card(f"await_work({5 * MS}, {process.pid})")
+    with at_work(machine, worker, directory, ns=300_000) as process:
+        card(f"await_work({SAVED}, {process.pid})")
+        # held up by the dead, it would have one kernel in every 10 ms
+        card(f"await_rate({process.pid}, 15)")
 
 
 def test_a_capture_holds_only_the_programs_nodes(machine: Machine, native):

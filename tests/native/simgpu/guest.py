@@ -17,6 +17,7 @@ nvml = ctypes.CDLL("libnvidia-ml.so.1")
 for library in (cuda, nvml):
     library.hamisim_clock.restype = ctypes.c_uint64
     library.hamisim_busy.restype = library.hamisim_busy_for.restype = library.hamisim_used.restype = ctypes.c_uint64
+    library.hamisim_peak.restype = ctypes.c_uint64
     library.hamisim_advance.argtypes = [ctypes.c_uint64]
     library.hamisim_raise_xid.argtypes = [ctypes.c_uint, ctypes.c_uint64]
 

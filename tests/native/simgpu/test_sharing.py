@@ -60,6 +60,16 @@ def test_an_allocation_alone_notices_that_another_died(machine: Machine) -> None
     assert b("refused(alloc, 15000)") == 0
 
 
+def test_what_a_dead_process_held_is_in_no_peak(machine: Machine) -> None:
+    """Also if nobody has looked at the card between its end and the next allocation."""
+    a, b = machine.guest(), machine.guest()
+    b("init()")
+    a("init(); alloc(1000)")
+    a.kill()
+    b("alloc(1000)")
+    assert b("cuda.hamisim_peak(0) // MIB") == 2 * CONTEXT + 1000
+
+
 def test_a_zombie_is_dead(machine: Machine) -> None:
     a, b = machine.guest(), machine.guest()
     a("init()")
