@@ -20,7 +20,7 @@ const LABELS = {
 };
 const USER = "hami.user.";
 
-let open = null; // {group, version, keys, exceptions, editable, back, fields: Map of key to field}
+let open = null; // {group, version, keys, exceptions, editable, back, fields: Map of key to field, saving}
 let asked = 0;
 let trial = 0;
 
@@ -31,7 +31,7 @@ export async function edit(group, back) {
   try {
     const said = await ask(`api/quotas/${encodeURIComponent(group)}`);
     if (mine !== asked) return;
-    open = { ...said, back, fields: new Map() };
+    open = { ...said, back, fields: new Map(), saving: false };
     draw(said.properties);
     box.hidden = false;
     byId("editor-title").focus();
@@ -85,7 +85,7 @@ function field(key, value, label, hint, example) {
   const described = `${id}-hint ${id}-fault`;
   const input = h("input", {
     ...{ id, type: "text", autocomplete: "off", spellcheck: "false", placeholder: example, value },
-    ...{ "aria-describedby": described, oninput: changed },
+    ...{ "aria-describedby": described, oninput: typing },
   });
   const fault = h("div", { class: "fault", id: `${id}-fault` });
   open.fields.set(key, { input, fault });
@@ -146,7 +146,7 @@ function unknown(entries) {
     const remove = () => {
       open.fields.delete(key);
       row.remove();
-      changed();
+      typing();
       byId("editor-title").focus();
     };
     row.append(h("button", { type: "button", class: "button", onclick: remove }, `Remove ${key}`));
@@ -164,6 +164,12 @@ function typed() {
 }
 
 const changed = paused(() => open?.editable && tryOut(), 350);
+
+/** A fault of what stood there before keeps nobody from saving: what is typed now is judged when it is saved, or soon. */
+function typing() {
+  byId("save").disabled = open.saving;
+  changed();
+}
 
 async function tryOut() {
   const [mine, quota] = [++trial, open];
@@ -193,7 +199,7 @@ function faults(found) {
     input.setAttribute("aria-invalid", byKey.has(key));
   }
   const save = byId("save");
-  if (save) save.disabled = found.length > 0;
+  if (save) save.disabled = open.saving || found.length > 0;
 }
 
 async function save(event) {
@@ -202,13 +208,14 @@ async function save(event) {
   const mine = open;
   const { group, version } = mine;
   const button = byId("save");
-  button.disabled = true;
+  button.disabled = mine.saving = true;
   try {
     await ask(`api/quotas/${encodeURIComponent(group)}`, { body: typed(), headers: { "If-Match": `"${version}"` } });
     put(byId("saved"), `The quota of ${payer(group)} is saved. It holds from now on.`);
     if (open === mine) close();
     look();
   } catch (error) {
+    mine.saving = false;
     if (open !== mine) return put(byId("saved"), error.message);
     button.disabled = false;
     if (error.status === 409) conflict(error);

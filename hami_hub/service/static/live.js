@@ -18,6 +18,8 @@ const told = { state: () => {} };
 let revision = "";
 let failures = 0;
 let timer = 0;
+let asked = 0;
+let heard = 0;
 
 /** Call `draw(changed)` at each change; `changed` has a set of ids for each section. */
 export const onChange = (draw) => drawers.push(draw);
@@ -37,11 +39,16 @@ export function begin() {
 /** Ask now, and again later. */
 export async function look() {
   clearTimeout(timer);
+  const mine = ++asked;
   try {
-    take(await ask("api/now", { query: { since: revision }, signal: AbortSignal.timeout(15000) }));
+    const said = await ask("api/now", { query: { since: revision }, signal: AbortSignal.timeout(15000) });
+    if (mine < heard) return; // who was asked later knew more
+    heard = mine;
+    take(said);
     failures = 0;
     told.state("Live", true);
   } catch (error) {
+    if (mine < heard) return;
     failures += 1;
     if (error.status === 401) {
       told.state("You are logged out. Load the page again.", false);
