@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from ..core.history import Start, Use, UsedBy, use
 from ..journal import JournalError, NoJournalError, Reader
 
-_OPEN_SECONDS = 1.0
+_OWN_SECONDS = 1.0
 _STARTS_SECONDS = 3.0  # whoever searches asks the same again and again
 _USE_SECONDS = 30.0
 _MOST_ROWS = 50_000
@@ -49,9 +49,9 @@ class Records:
         self.problem, self.none_yet = "", False
 
     async def open_starts(self) -> tuple[Start, ...]:
-        """The open ones; those that were known last while the journal can't be read.  Never raises."""
+        """The open ones as they are now; those that were known last while the journal can't be read.  Never raises."""
         try:
-            self._open = await self._once("open", _OPEN_SECONDS, self._reader.open_starts)
+            self._open = await asyncio.to_thread(self._reader.open_starts)
             self.problem, self.none_yet = "", False
         except JournalError as error:
             self.problem, self.none_yet = str(error), isinstance(error, NoJournalError)
@@ -75,7 +75,7 @@ class Records:
             JournalError: the journal can't be read.
         """
         return await self._once(
-            ("starts of", user, t0, t1), _OPEN_SECONDS, lambda: self._reader.starts(t0, t1, user=user)
+            ("starts of", user, t0, t1), _OWN_SECONDS, lambda: self._reader.starts(t0, t1, user=user)
         )
 
     async def use(self, t0: float, t1: float, by: UsedBy) -> tuple[Use, ...]:
@@ -92,12 +92,12 @@ class Records:
         )
 
     async def _once(self, key: object, seconds: float, read: Callable[[], _T]) -> _T:
-        """What `read` gives, in a thread; asked again after `seconds`."""
+        """What `read` gives, in a thread; asked again `seconds` after that was known, however long it took."""
         async with self._locks.setdefault(key, asyncio.Lock()):
             good_until, answer = self._answers.get(key, (-math.inf, None))
-            now = time.monotonic()
-            if now >= good_until:
+            if time.monotonic() >= good_until:
                 answer = await asyncio.to_thread(read)
+                now = time.monotonic()
                 self._answers[key] = (now + seconds, answer)
                 self._tidy(now)
             return answer  # type: ignore[return-value]  # what was kept under this key is what `read` gives
