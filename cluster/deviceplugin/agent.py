@@ -188,6 +188,8 @@ class Agent:
             return problem
         if not self._watch.synced.is_set():
             return "The pods of this node were not listed yet."
+        if not self._register.announced:
+            return "The cards of this node were not announced yet."
         waiting = [name for name, each in self._registrations.items() if not each.registered]
         return f"Not registered with the kubelet for {', '.join(waiting)}." if waiting else ""
 

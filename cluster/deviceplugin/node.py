@@ -59,10 +59,14 @@ class NodeRegister:
     Args:
         api: the API server.
         node: this node's name.
+
+    Attributes:
+        announced: whether it was ever as it should be.
     """
 
     def __init__(self, api: ApiServer, node: str) -> None:
         self._api, self._node = api, node
+        self.announced = False
         self._wanted: str | None = None
         self._news = asyncio.Event()
 
@@ -90,11 +94,11 @@ class NodeRegister:
             return
         path, wanted = f"/api/v1/nodes/{self._node}", self._wanted
         node = msgspec.json.decode(await self._api.request("GET", path), type=_Node)
-        if (node.metadata.annotations or {}).get(NODE_REGISTER) == wanted:
-            return
-        patch = {"metadata": {"annotations": {NODE_REGISTER: wanted}}}
-        await self._api.request("PATCH", path, json.dumps(patch).encode(), content_type=MERGE_PATCH)
-        _log.info("Announced on node %s: %s", self._node, wanted)
+        if (node.metadata.annotations or {}).get(NODE_REGISTER) != wanted:
+            patch = {"metadata": {"annotations": {NODE_REGISTER: wanted}}}
+            await self._api.request("PATCH", path, json.dumps(patch).encode(), content_type=MERGE_PATCH)
+            _log.info("Announced on node %s: %s", self._node, wanted)
+        self.announced = True
 
 
 class NodeEvents:

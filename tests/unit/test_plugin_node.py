@@ -79,13 +79,21 @@ async def test_the_annotation_is_written_only_when_it_differs(tmp_path: Path) ->
 async def test_a_refused_annotation_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cluster.deviceplugin.node._PAUSE_SECONDS", 0.01)
     double = ApiDouble()
-    answers = [refuse(500, "no"), {"metadata": {"annotations": {NODE_REGISTER: "a"}}}]
-    double.on("GET", PATH, lambda *_: answers.pop(0))
+    refusing = {"GET", "PATCH"}
+    for method in ("GET", "PATCH"):
+        double.on(
+            method, PATH, lambda request, _: refuse(500, "no") if request.method in refusing else {"metadata": {}}
+        )
     async with serving(double, tmp_path) as api:
         register = NodeRegister(api, NODE)
         register.set("a")
         running = asyncio.create_task(register.run())
-        await until(lambda: not answers)
+        await until(lambda: len(double.bodies("GET", PATH)) > 1)
+        refusing.remove("GET")
+        await until(lambda: len(double.bodies("PATCH", PATH)) > 1)
+        assert not register.announced
+        refusing.remove("PATCH")
+        await until(lambda: register.announced)
         running.cancel()
 
 
