@@ -18,6 +18,7 @@ from tests.cluster.rig.cluster import handle
 __all__ = ["hami", "release_images", "space"]
 
 HERE = Path(__file__).parent
+TIMEOUT = 900  # seconds; the first test of a cluster also waits for that, and for the release
 CLUSTERS = {"cluster", "two_nodes", "hami"}  # the fixtures
 failed = pytest.StashKey[bool]()
 numbers = itertools.count(1)
@@ -28,6 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     reason = why_not() if ours else None
     for item in ours:
         item.add_marker("cluster")
+        item.add_marker(pytest.mark.timeout(TIMEOUT))
         if reason:
             item.add_marker(pytest.mark.skip(reason=reason))
         elif _installs(item) and (no_images := release.why_not()):

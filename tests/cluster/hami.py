@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.cluster import release_images as images_of_release
+from tests.cluster.kubelet_slots import slots
 from tests.cluster.rig import Cluster, images
 
 CHART = Path(__file__).resolve().parents[2] / "helm" / "hami-hub"
@@ -54,17 +55,18 @@ class Hami:
         sets = [word for each in (*base, *self._build, *values) for word in ("--set", each)]
         result = self.cluster.helm(
             "upgrade", RELEASE, str(CHART), "--install", "--namespace", NAMESPACE, "--create-namespace", *sets,
-            "--wait", "--timeout", "150s",
+            "--wait", "--timeout", "240s",
         )  # fmt: skip
         if result.returncode:
             raise AssertionError(f"helm failed: {result.stderr.strip()}\n{self.describe()}")
         # old ones go on judging pods by the old values until they have ended
         self.cluster.wait_for(lambda: not self._ending(), "the pods of before have ended")
-        self.cluster.wait_for(self._judges, "the API server reaches the webhook")
+        renamed = [each.partition("=")[2] for each in values if each.startswith("resourceName=")]
+        self.wait_webhook((renamed or [COUNT])[-1])
         return result.stdout
 
     def uninstall(self) -> str:
-        result = self.cluster.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout", "60s")
+        result = self.cluster.helm("uninstall", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout", "150s")
         assert result.returncode == 0, result.stderr
         return result.stdout
 
@@ -83,16 +85,38 @@ class Hami:
         """Share the cards of a node, or don't."""
         self.cluster.kubectl("label", "node", node, "gpu=on" if on else "gpu-")
 
+    def wait_webhook(self, resource: str = COUNT) -> None:
+        """Until the API server shows the webhook a pod that asks for cards."""
+        asks = slice_pod("asks", {resource: 1}, namespace="default")
+
+        def look() -> bool:
+            pod = self.cluster.would_create(asks)
+            return pod is not None and pod["spec"]["schedulerName"] != "default-scheduler"
+
+        self.cluster.wait_for(look, "the API server reaches the webhook")
+
     def wait_cards(self, *nodes: str) -> None:
-        """Until the nodes (node0) tell of their cards, and the kubelet has as many slots as they offer."""
+        """Until the nodes (node0) tell of their cards, and kubelet and API server have as many slots as they offer."""
         for name in nodes or ("node0",):
             self.cluster.wait_for(lambda name=name: self._cards_ready(name), f"{name} has its cards")  # type: ignore[misc]
 
     def _cards_ready(self, name: str) -> bool:
-        slots = sum(card["count"] for card in self.register(name))
-        return slots > 0 and any(
-            self.node(name)["status"]["allocatable"].get(each) == str(slots) for each in (COUNT, "example.com/gpu")
+        offered = sum(card["count"] for card in self.register(name))
+        (node,) = (each for each in self.cluster.nodes if each.name == name)
+        allocatable = self.node(name)["status"]["allocatable"]
+        return offered > 0 and any(
+            allocatable.get(each) == str(offered) and slots(node, each) == offered
+            for each in (COUNT, "example.com/gpu")
         )
+
+    def wait_no_cards(self, node: str) -> None:
+        """Until nothing can be placed on a node whose plugin has gone."""
+
+        def look() -> bool:
+            there = any(pod["spec"].get("nodeName") == node for pod in self.pods("device-plugin"))
+            return not there and self.node(node)["status"]["allocatable"].get(COUNT, "0") == "0"
+
+        self.cluster.wait_for(look, f"the plugin has left {node}, which has no slots")
 
     def node(self, name: str = "node0") -> Any:
         return self.cluster.get(f"/api/v1/nodes/{name}")
@@ -109,9 +133,6 @@ class Hami:
     def _ending(self) -> list[Any]:
         found = [*self._pods("scheduler"), *self._pods("device-plugin")]
         return [pod for pod in found if "deletionTimestamp" in pod["metadata"]]
-
-    def _judges(self) -> bool:
-        return self.cluster.admits(slice_pod("asks", {COUNT: 1}, namespace="default"))
 
     def _pods(self, component: str) -> list[Any]:
         selector = f"app.kubernetes.io/instance={RELEASE},app.kubernetes.io/component={component}"
@@ -167,9 +188,7 @@ class Hami:
 
     def requests(self, word: str) -> list[dict[str, Any]]:
         """What the API server wrote down of the requests whose record has that word, oldest first."""
-        log = self.cluster.folder / "log" / "audit.jsonl"
-        with log.open() as lines:
-            return [json.loads(line) for line in lines if word in line]
+        return self.cluster.audit_events(word)
 
     def wait_event(self, pod: str, namespace: str, reason: str, word: str = "") -> str:
         """The first event of that reason whose message has that word."""

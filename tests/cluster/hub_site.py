@@ -167,10 +167,13 @@ class HubSite(HubClient):
 
     def stop(self, user: str, server: str = "") -> None:
         """Stop a server, or cancel its start, and return when its pod is gone."""
-        name = self.pod_name(user, server)
         self.api.delete(self.place(user, server))
+        self.until_gone(user, server)
+
+    def until_gone(self, user: str, server: str = "") -> None:
+        """Return when a server's pod is gone and the hub knows it."""
         self._until(lambda: server not in self.servers(user), f"{user} has no server")
-        self._until(lambda: self.cluster.pod(name, self.namespace) is None, f"{name} is gone")
+        self._until(lambda: self.pod(user, server) is None, f"{self.pod_name(user, server)} is gone")
 
     def slice_of(self, user: str, server: str = "") -> dict[str, Any]:
         """What the hub says of a running server's slice."""
@@ -232,7 +235,8 @@ class HubSite(HubClient):
             "http_timeout": 120,
             "start_timeout": 120,
         }
-        own = {"KubeSpawner": spawner, "GpuCluster": {"token_file": str(self._token_file), "namespace": self.namespace}}
+        asking = {"token_file": str(self._token_file), "namespace": self.namespace, "timeout": 30}
+        own = {"KubeSpawner": spawner, "GpuCluster": asking}
         config = {**own, **self._config, "KubeSpawner": {**spawner, **self._config.get("KubeSpawner", {})}}
         return {
             **{name: f"http://{self.cluster.address}:{port}" for name, port in PORTS.items()},
@@ -248,7 +252,7 @@ class HubSite(HubClient):
             raise RuntimeError(f"The hub ended:\n{self.log.read_text()[-4000:]}")
         with contextlib.suppress(httpx.TransportError):
             # While no hub listens, the way into the cluster's network may take a request and keep it.
-            return self.api.get("/", timeout=2).status_code == 200
+            return self.api.get("/", timeout=10).status_code == 200
         return False
 
     def _until(self, condition: Any, what: str) -> None:

@@ -19,6 +19,7 @@ from hami_hub.core.codec import decision_annotations, decode_node_register
 from hami_hub.core.names import NODE_REGISTER
 from hami_hub.core.slices import CardShare, Placement
 from hami_hub.core.units import Mib, Percent
+from tests.cluster.kubelet_slots import slots
 from tests.cluster.rig import Cluster, Node, images
 from tests.cluster.rig.processes import Process
 
@@ -48,8 +49,12 @@ class PluginOnNode:
     def log(self) -> Path:
         return self.cluster.folder / f"plugin-{self.node.name}.log"
 
-    def start(self) -> None:
-        """Start it, and wait until it says that it is ready."""
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.alive
+
+    def start(self, *, slots: int = 20) -> None:
+        """Start it, and wait until it is ready and the kubelet gives out so many slots of it."""
         self._rights()
         config = self.cluster.folder / f"plugin-{self.node.name}.yaml"
         config.write_text(json.dumps({"devicePlugin": self.settings}))
@@ -58,17 +63,25 @@ class PluginOnNode:
         command += ["--grace-seconds", "3", "--listen", f"0.0.0.0:{self.port}"]
         env = {"PYTHONPATH": str(images.REPOSITORY), "PYTHONUNBUFFERED": "1"}
         self._process = self.node.spawn(command, log=self.log, env=env)
-        self.cluster.wait_for(lambda: self.get("/readyz").startswith("ok") or None, "the plugin is ready", seconds=60)
+        self.wait_slots(slots)
+
+    def wait_slots(self, number: int = 20) -> None:
+        """Until it is ready, and the kubelet gives out so many slots of it."""
+
+        def look() -> bool:
+            return slots(self.node, RESOURCE) == number and self.get("/readyz") == "ok\n"
+
+        self.cluster.wait_for(look, f"the plugin is ready and the kubelet gives out {number} slots")
 
     def stop(self, *, kill: bool = False) -> None:
         if self._process is not None:
-            self._process.end(grace=0 if kill else 15)
+            self._process.kill() if kill else self._process.end(grace=15)
             self._process = None
 
     def get(self, path: str) -> str:
         """What its HTTP side answers; "" if it doesn't."""
         url = f"http://{self.node.address}:{self.port}{path}"
-        done = self.cluster.run("curl", "-sS", "--max-time", "5", "--noproxy", "*", url, capture_output=True, text=True)
+        done = self.cluster.run("curl", "-sS", "--max-time", "30", "--noproxy", "*", url)
         return str(done.stdout)
 
     def metric(self, name: str, **labels: str) -> float | None:
@@ -84,6 +97,7 @@ class PluginOnNode:
         return decode_node_register(node["metadata"]["annotations"][NODE_REGISTER])
 
     def allocatable(self) -> int:
+        """How many slots the API server knows of: what schedulers go by."""
         node = self.cluster.get(f"/api/v1/nodes/{self.node.name}")
         return int(node["status"].get("allocatable", {}).get(RESOURCE, 0))
 

@@ -184,7 +184,7 @@ class Replica:
     def stop(self, *, kill: bool = False) -> None:
         for process in (self.scheduler, self.daemon):
             if process is not None:
-                process.end(grace=0 if kill else 10)
+                process.kill() if kill else process.end()
 
     def ready(self) -> bool:
         return self.asked("/readyz")[0] == 200

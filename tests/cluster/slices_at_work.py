@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.cluster.hami import COUNT, MEMORY, Hami
+from tests.cluster.hami import COUNT, MEMORY, Hami, slice_pod
 
 # Holds 2 GiB of 4000 MiB, and asks in vain for too much; a line now and then says that all is as it was.
 WORK = """
@@ -55,11 +55,22 @@ class SlicesAtWork:
         """What is free fits one pod exactly, nothing more fits, and the waiting pod starts when all is free."""
         hami, space = self.hami, self.space
         assert hami.cluster.pod("waits", space)["status"]["phase"] == "Pending"
-        hami.pod("fits", {COUNT: 1, MEMORY: 15360 - 4000}, namespace=space)
-        hami.pod("more", {COUNT: 1, MEMORY: 100}, namespace=space, wait=False)
+        self._create("fits", 15360 - 4000)
+        hami.cluster.wait_pod("fits", namespace=space)
+        self._create("more", 100)
         hami.wait_event("more", space, "FilteringFailed")
         hami.delete("fits", "more", "works", namespace=space)
         hami.cluster.wait_pod("waits", namespace=space)
+
+    def _create(self, name: str, memory: int) -> None:
+        """A pod, as soon as it is judged: a scheduler that lost sight of the cluster isn't asked for a while."""
+        manifest = slice_pod(name, {COUNT: 1, MEMORY: memory}, namespace=self.space)
+
+        def look() -> str | None:
+            refused = self.hami.create(manifest)
+            return None if "failed calling webhook" in refused else refused or "created"
+
+        assert self.hami.cluster.wait_for(look, "somebody judges pods", every=1) == "created"
 
     def _container(self) -> Any:
         status = self.hami.cluster.pod("works", self.space)["status"]["containerStatuses"][0]

@@ -192,9 +192,13 @@ def test_bodies_that_are_no_review(hami: Hami, body: bytes, status: int) -> None
 def test_a_pod_without_a_slice_never_meets_the_webhook(hami: Hami, space: str) -> None:
     hami.pod("plain", {"cpu": "10m"}, namespace=space, wait=False)
     hami.pod("slice", ONE, namespace=space, wait=False)
-    judged = {
-        each["objectRef"]["name"]: "slices.hami.io" in json.dumps(each.get("annotations", {}))
-        for each in hami.requests(f'"requestURI":"/api/v1/namespaces/{space}/pods?')
-        if each["verb"] == "create"
-    }
-    assert judged == {"plain": False, "slice": True}
+
+    def judged() -> dict[str, bool]:
+        return {
+            each["objectRef"]["name"]: "slices.hami.io" in json.dumps(each.get("annotations", {}))
+            for each in hami.requests(f'"requestURI":"/api/v1/namespaces/{space}/pods?')
+            if each["verb"] == "create"
+        }
+
+    hami.cluster.wait_for(lambda: len(judged()) == 2, "both are written down")
+    assert judged() == {"plain": False, "slice": True}

@@ -41,7 +41,7 @@ def test_quick_start(bare: Hami) -> None:
     environment = {**os.environ, "PATH": path, "KUBECONFIG": str(bare.cluster.kubeconfig)}
     result = subprocess.run(
         ["bash", "-euxo", "pipefail", "-c", commands],
-        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=170,
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout + result.stderr + bare.describe()
     assert [line for line in promised if line not in result.stdout] == [], result.stdout

@@ -78,7 +78,7 @@ def work(hami: Hami) -> Iterator[Work]:
         hami.pod("runs", {COUNT: 1, MEMORY: 1000}, namespace=space)
         hami.pod("waits", {COUNT: 1}, namespace=space, wait=False)
         hami.wait_event("waits", space, "FilteringFailed")
-        result = hami.cluster.helm("test", RELEASE, "--namespace", NAMESPACE, "--timeout", "90s")
+        result = hami.cluster.helm("test", RELEASE, "--namespace", NAMESPACE, "--timeout", "180s")
         assert result.returncode == 0, result.stderr
         yield Work(began, space)
 

@@ -15,9 +15,9 @@ def all_ready(pod: dict) -> bool:  # type: ignore[type-arg]
 
 
 def test_experiment_01_both_run_and_the_plugin_only_on_labelled_nodes(hami: Hami) -> None:
+    hami.cluster.wait_for(lambda: all(map(all_ready, hami.pods("scheduler"))), "they are ready again")
     schedulers = hami.pods("scheduler")
     assert len(schedulers) == 2
-    assert all(all_ready(pod) for pod in schedulers)
     assert containers(schedulers[0])["kube-scheduler"] == "registry.k8s.io/kube-scheduler:v1.36.1"
     (plugin,) = hami.pods("device-plugin")
     assert plugin["spec"]["nodeName"] == "node0"
@@ -28,7 +28,7 @@ def test_experiment_01_a_taint_without_its_toleration_keeps_the_plugin_away_and_
     hami.cluster.kubectl("taint", "node", "node1", "team=other:NoSchedule")
     hami.label("node1")
     try:
-        result = hami.cluster.helm("test", "hami-hub", "--namespace", "hami-hub", "--logs", "--timeout", "90s")
+        result = hami.cluster.helm("test", "hami-hub", "--namespace", "hami-hub", "--logs", "--timeout", "180s")
         assert result.returncode == 0, result.stderr + hami.describe()
         assert "node0: Tesla T4" in result.stdout
         assert (

@@ -68,7 +68,7 @@ def test_experiment_09_the_second_whole_card_waits_says_why_and_starts_by_itself
     running = changes.first("second", "Running") - released
     record_property("seconds from release to bound", round(bound, 3))
     print(f"\nA freed card: {bound:.3f} s later the waiting pod is bound, after {running:.3f} s it runs.")
-    assert bound < 5  # 1 s is what is wanted; what was seen is printed
+    assert bound < 60  # 1 s is what is wanted and printed; kube-scheduler by itself looks again after 5 minutes
 
 
 def test_experiment_10_anti_affinity_puts_one_on_each_of_two_nodes(hami: Hami, space: str) -> None:
@@ -91,7 +91,7 @@ def test_experiment_10_anti_affinity_puts_one_on_each_of_two_nodes(hami: Hami, s
         hami.cluster.kubectl("delete", "pods", "--all", "-n", space, "--grace-period=0", "--force")
         hami.label("node1", on=False)
         hami.cluster.kubectl("taint", "node", "node1", f"{TAINT}-")
-        hami.cluster.wait_for(lambda: len(hami.pods("device-plugin")) == 1, "the plugin has left node1")
+        hami.wait_no_cards("node1")
 
 
 def test_experiment_11_half_of_a_t4(hami: Hami, space: str) -> None:

@@ -32,7 +32,9 @@ except CudaError:
     print("refused")
 """
 
-# Keeps the card busy with kernels of 2 ms, and says which share of its time it got.
+# Keeps the card busy with kernels of 2 ms, some ahead since the machine may be busy too, and says which share of its
+# time it got in 3 s.  With "beside" these are 3 s in which another works on the card, and then it goes on: the other's
+# may not be over.
 SPIN = f"""
 import sys
 sys.path.insert(0, {str(REPOSITORY / "tests/native/simgpu")!r})
@@ -40,18 +42,29 @@ import guest
 guest.init()
 kernel = guest.spinner()
 def now(): return guest.cuda.hamisim_clock(), guest.cuda.hamisim_busy_for(0, 0)
-begin = at = now()
-while at[0] - begin[0] < 3e9:
-    guest.spin(kernel, 2_000_000)
+def others(): return guest.cuda.hamisim_busy(0) - now()[1]
+def work():
+    for _ in range(5):
+        guest.spin(kernel, 2_000_000)
     guest.cu("CtxSynchronize")
-    at = now()
-print(round(100 * (at[1] - begin[1]) / (at[0] - begin[0])))
+    return now()
+def work_for(seconds):
+    begin = at = now()
+    while at[0] - begin[0] < seconds * 1e9:
+        at = work()
+    return round(100 * (at[1] - begin[1]) / (at[0] - begin[0]))
+before = others()
+while sys.argv[1:] == ["beside"] and others() < before + 5_000_000:
+    work()
+print(work_for(3), flush=True)
+if sys.argv[1:] == ["beside"]:
+    work_for(3)
 """
 
 
-def share(hami: Hami, pod: str, namespace: str) -> int:
+def share(hami: Hami, pod: str, namespace: str, *how: str) -> int:
     """Percent of the card that a busy pod gets.  The machine may be busy too: what follows asks only for the gist."""
-    got = int(hami.python(pod, SPIN, namespace=namespace))
+    got = int(hami.exec(pod, "python", "-c", SPIN, *how, namespace=namespace))
     print(f"\n{pod}: {got} % of the card")
     return got
 
@@ -73,7 +86,7 @@ def test_experiment_15_high_priority_goes_first_and_is_not_held_to_its_cores(ham
     for name, priority in (("high", 0), ("low", 1)):
         hami.pod(name, {COUNT: 1, MEMORY: 1000, CORES: 30, PRIORITY: priority}, namespace=space)
     with ThreadPoolExecutor() as pool:
-        high, low = pool.map(lambda name: share(hami, name, space), ("high", "low"))
+        high, low = pool.map(lambda name: share(hami, name, space, "beside"), ("high", "low"))
     assert high > 40
     assert high > low
 

@@ -120,7 +120,7 @@ def test_who_waits_knows_place_and_reason_and_starts_when_a_slice_comes_free(sit
     bound = _moment(site, lambda: site.pod("bob")["spec"].get("nodeName"))
     site.until_started("bob")
     print(f"\nThe pod that waited had its node {max(0.0, bound - gone):.2f} s after the one before it was gone.")
-    assert bound - gone < 10
+    assert bound - gone < 60  # kube-scheduler by itself looks again after 5 minutes
 
 
 def _moment(site: HubSite, condition: Callable[[], object]) -> float:
@@ -141,7 +141,7 @@ def test_a_hub_that_restarts_keeps_running_servers_and_forgets_who_waited(site: 
     site.until_told("bob", "in line")
     site.kill()
     site.begin()
-    site.cluster.wait_for(lambda: site.pod("bob") is None, "who waited is forgotten")
+    site.until_gone("bob")
     assert site.slice_of("alice") == before
     assert site.pod("alice")["metadata"]["uid"] == pod["metadata"]["uid"]
     site.stop("alice")
@@ -182,5 +182,5 @@ def test_an_image_that_is_not_there_is_explained(site: HubSite) -> None:
         with pytest.raises(Failed, match=f"The image {MISSING} can't be fetched"):
             site.start("bob", {"profile": "gone"})
     assert site.alive
-    assert site.pod("bob") is None
+    site.until_gone("bob")
     site.start("carol", {"profile": "cpu"})

@@ -247,7 +247,7 @@ def test_up_by_hand_ends_clean(number: signal.Signals) -> None:
         cluster.wait_pod("a")
         inside = _inside(cluster)
         process.send_signal(number)
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0  # a disk may take a minute to remove the images
         assert _left(cluster, inside) == []
 
 

@@ -44,7 +44,7 @@ def test_a_pod_is_bound_with_its_slice_by_one_write(cluster, replica, api, nodes
     (share,) = json.loads(annotations["hami.io/slices"])["main"]["shares"]
     assert (share["vram"], share["cores"]) == (3000, 10)
     assert annotations["hami.io/vgpu-devices-allocated"] == f"{share['uuid']},NVIDIA,3000,10:;"
-    assert writes(cluster, space, "one") == ["create pods/binding"]
+    assert all_writes(cluster, space, "one") == ["create pods/binding"]
 
 
 def test_many_at_once_are_bound_without_over_committing_a_card(cluster, replica, api, nodes, space):
@@ -52,17 +52,23 @@ def test_many_at_once_are_bound_without_over_committing_a_card(cluster, replica,
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: api.create(space, pod(f"many-{number}", **nodes.only())), range(36)))
 
-    def settled() -> bool:
-        return sum(bool(bound_node(each)) for each in api.pods(space)) >= 30
+    def refused(name: str) -> bool:
+        return any(event["reason"] == "FilteringFailed" for event in api.events(space, name))
 
-    cluster.wait_for(settled, "30 of the pods are bound")
-    time.sleep(1.5)  # long enough for one more to be bound, if any could
+    def settled() -> bool:
+        waiting = [each["metadata"]["name"] for each in api.pods(space) if not bound_node(each)]
+        return len(waiting) <= 6 and all(map(refused, waiting))
+
+    cluster.wait_for(settled, "30 of the pods are bound, and the others refused")
     pods = api.pods(space)
     assert Counter(bool(bound_node(each)) for each in pods) == {True: 30, False: 6}
     assert over_committed(pods) == []
     for each in pods:
-        expected = ["create pods/binding"] if bound_node(each) else []
-        assert writes(cluster, space, each["metadata"]["name"]) == expected
+        name = each["metadata"]["name"]
+        if bound_node(each):
+            assert all_writes(cluster, space, name) == ["create pods/binding"]
+        else:
+            assert writes(cluster, space, name) == []
 
 
 def test_who_waits_is_told_which_cards_fall_short_by_how_much(cluster, replica, api, nodes, space):
@@ -108,7 +114,7 @@ def test_a_freed_slice_wakes_who_waits_at_once(cluster, replica, api, nodes, spa
     said = f"bound after the slice was {how}, s: " + " ".join(f"{seconds:.3f}" for seconds in took)
     print(said)
     record_property("woken", said)
-    assert max(took) < 10
+    assert max(took) < 60  # kube-scheduler by itself looks again after 5 minutes
 
 
 def test_a_broken_list_of_cards_is_that_nodes_matter_only(cluster, replica, api, nodes, space):
@@ -167,10 +173,15 @@ def test_a_node_that_goes_and_comes_back_is_still_held(cluster, replica, api, no
     cluster.wait_for(lambda: bound_node(cluster.pod("waiting", space)), "it takes the place")
 
 
+def all_writes(cluster: Cluster, namespace: str, name: str) -> list[str]:
+    """The same of a pod that is bound: its binding is among them."""
+    return cluster.wait_for(lambda: writes(cluster, namespace, name), "the binding is written down")
+
+
 def writes(cluster: Cluster, namespace: str, name: str) -> list[str]:
     """What our daemon wrote about a pod, events left out, by the API server's audit log."""
     found = []
-    for event in cluster.audit_events():
+    for event in cluster.audit_events(f"/namespaces/{namespace}/pods/{name}"):
         about = event.get("objectRef", {})
         ours = event.get("userAgent") == "hami-hub-scheduler" and event["stage"] == "ResponseComplete"
         pod = (about.get("namespace"), about.get("name"), about.get("resource")) == (namespace, name, "pods")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -99,18 +101,21 @@ def test_what_went_while_the_scheduler_was_away_is_free(cluster, replica, api, n
 
 
 def test_a_reservation_without_a_binding_is_given_up(cluster, config, api, nodes, space):
-    (name,) = nodes.add()
+    name, other = nodes.add(2)
     brief = config.with_name("hami-config-brief.yaml")
-    brief.write_text("scheduler: {reservationSeconds: 10}\n")
+    brief.write_text("scheduler: {reservationSeconds: 20}\n")
     replica = Replica(cluster, 3, brief)
-    replica.start_daemon()
+    replica.start()
     try:
         replica.wait_ready()
+        # what follows has to be over before the reservation is, so kube-scheduler must be at work already
+        api.create(space, pod("first", **nodes.only(other)))
+        cluster.wait_for(lambda: is_bound(cluster, space, "first"), "kube-scheduler is at work")
+        cluster.wait_for(lambda: replica.metric("hami_scheduler_reservations ") == 0, "nothing is reserved")
         lost = api.create(space, pod("lost", gpumem=15000, schedulingGates=[{"name": "test/never"}]))
         assert filtered(replica, lost, [name])["NodeNames"] == [name]
         assert replica.metric("hami_scheduler_reservations ") == 1
-        replica.start_scheduler()
-        api.create(space, pod("waiting", gpumem=15000, **nodes.only()))
+        api.create(space, pod("waiting", gpumem=15000, **nodes.only(name)))
         cluster.wait_for(lambda: api.events(space, "waiting"), "it is told that it waits")
         assert not is_bound(cluster, space, "waiting")
         cluster.wait_for(lambda: is_bound(cluster, space, "waiting"), "the reservation is given up and the other woken")
@@ -130,8 +135,7 @@ def test_while_the_api_server_is_away_it_answers_from_memory_and_says_it_is_not_
     cluster.apiserver.stop(kill=True)
     gone = time.monotonic()
     try:
-        cluster.wait_for(lambda: not replica.ready(), "the replica says it isn't ready")
-        assert "watch" in replica.asked("/readyz")[1]
+        cluster.wait_for(lambda: "watch" in replica.asked("/readyz")[1], "the replica says why it isn't ready")
         assert replica.asked("/healthz")[0] == 200
         assert filtered(replica, candidate, [name])["NodeNames"] == [name]
         too_big = json.loads(json.dumps(candidate).replace('"3000"', '"4000"').replace('"3k"', '"4k"'))
@@ -159,19 +163,27 @@ def test_a_replica_that_dies_in_the_middle_of_many_pods_loses_and_doubles_nothin
     for replica in replicas:
         replica.wait_ready()
     nodes.add(4, cards=4)  # 16 cards with room for 5 each: 80 of 100 pods
-    with ThreadPoolExecutor(8) as pool:
-        creating = pool.submit(
-            lambda: [api.create(space, pod(f"many-{number}", **nodes.only())) for number in range(100)]
-        )
+    died = threading.Event()
+
+    def create() -> None:
+        for number in range(100):
+            if number == 60:  # however quick they are bound, some come after the end
+                died.wait()
+            api.create(space, pod(f"many-{number}", **nodes.only()))
+
+    with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as stack:
+        stack.callback(died.set)
+        creating = pool.submit(create)
         cluster.wait_for(
             lambda: sum(map(bool, map(bound_node, api.pods(space)))) >= 15, "15 pods are bound", every=0.01
         )
         leader = next(replica for replica in replicas if replica.metric("hami_scheduler_bind_seconds_count") > 0)
         leader.stop(kill=True)
         before = sum(map(bool, map(bound_node, api.pods(space))))
+        died.set()
         creating.result()
     other = next(replica for replica in replicas if replica is not leader)
-    cluster.wait_for(lambda: sum(map(bool, map(bound_node, api.pods(space)))) == 80, "80 pods are bound", seconds=90)
+    cluster.wait_for(lambda: sum(map(bool, map(bound_node, api.pods(space)))) == 80, "80 pods are bound")
     print(f"the leader died after {before} of 100 pods")
     assert before < 80
     assert other.ready()

@@ -33,9 +33,14 @@ def replica(cluster: Cluster) -> Iterator[Replica]:
         cluster.apply(*webhook(cluster, replica))
         cluster.wait_for(lambda: bundle(cluster), "the webhook's configuration has the CA")
         # the Service of a moment ago may not lead anywhere yet
-        cluster.wait_for(lambda: cluster.admits(pod("asks")), "the API server reaches the webhook")
+        cluster.wait_for(lambda: judged(cluster), "the API server reaches the webhook")
         yield replica
         replica.stop()
+
+
+def judged(cluster: Cluster) -> bool:
+    made = cluster.would_create(pod("asks", scheduler="default-scheduler"))
+    return made is not None and made["spec"]["schedulerName"] == "hami-scheduler"
 
 
 def bundle(cluster: Cluster) -> str:
@@ -49,6 +54,10 @@ def config_map(cluster: Cluster) -> dict:
 
 def token(cluster: Cluster, account: str, namespace: str) -> str:
     return cluster.kubectl("create", "token", account, f"--namespace={namespace}").strip()
+
+
+def may_ask(cluster: Cluster, user: str) -> bool:
+    return cluster.kubectl("auth", "can-i", "get", "/hami/inventory", f"--as={user}", check=False).strip() == "yes"
 
 
 def ask(cluster: Cluster, path: str, bearer: str | None) -> tuple[int, dict]:
@@ -116,7 +125,9 @@ def test_new_certificates_are_served_without_a_restart(cluster, replica, api, no
         return found.returncode == 0
 
     cluster.wait_for(served, "the API server trusts what is served")
-    assert base64.b64decode(bundle(cluster)).decode() == config_map(cluster)["ca.crt"]
+    cluster.wait_for(
+        lambda: base64.b64decode(bundle(cluster)).decode() == config_map(cluster)["ca.crt"], "hubs are told the same CA"
+    )
 
 
 def test_the_inventory_is_for_those_who_may(cluster, replica, api, nodes, space):
@@ -134,6 +145,7 @@ def test_the_inventory_is_for_those_who_may(cluster, replica, api, nodes, space)
     role = ["--clusterrole=hami-hub-inventory-reader", f"--serviceaccount={space}:hub"]
     cluster.kubectl("create", "clusterrolebinding", binding, *role)
     try:
+        cluster.wait_for(lambda: may_ask(cluster, f"system:serviceaccount:{space}:hub"), "the binding is in force")
         status, inventory = ask(cluster, "/v1/inventory", hub)
         assert status == 200
         (node,) = [each for each in inventory["nodes"] if each["name"] == name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import httpx
 
 PAGE = "/services/hami/"
-PATIENCE = 60.0
+PATIENCE = 120.0
 
 
 class Visitor:
@@ -51,10 +52,16 @@ class Visitor:
 def until_page(url: str) -> None:
     """Wait until the hub has put its service behind the proxy."""
     end = time.monotonic() + PATIENCE
-    while httpx.get(f"{url}{PAGE}static/page.css").status_code != 200:
+    while not _is_up(url):
         if time.monotonic() > end:
             raise TimeoutError("The page doesn't come up.")
         time.sleep(0.1)
+
+
+def _is_up(url: str) -> bool:
+    with contextlib.suppress(httpx.TransportError):  # the proxy knows the page before it answers
+        return httpx.get(f"{url}{PAGE}static/page.css").status_code == 200
+    return False
 
 
 def _xsrf(html: str) -> str:

@@ -20,7 +20,7 @@ def make(name: str) -> None:
         _delegate(path)
 
 
-def remove(name: str, seconds: float = 10) -> None:
+def remove(name: str, seconds: float = 60) -> None:
     """Remove it with all below; its processes must be ending, and are waited for."""
     end = time.monotonic() + seconds
     for hierarchy in _hierarchies():

@@ -6,6 +6,7 @@ A cluster is known by its name, in this process and any other: `Cluster("x").att
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -26,7 +27,7 @@ from tests.cluster.rig.diagnosis import describe
 from tests.cluster.rig.machine import Machine, search_path
 from tests.cluster.rig.node import OVERLAID, Node
 from tests.cluster.rig.processes import Process
-from tests.cluster.rig.waiting import T, until
+from tests.cluster.rig.waiting import PATIENCE, T, until
 
 NAME_LIMIT = 40
 
@@ -246,9 +247,11 @@ class Cluster:
         command = [str(programs.folder() / "kubectl"), f"--kubeconfig={self.kubeconfig}", *arguments]
         return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout)
 
-    def admits(self, manifest: dict[str, Any]) -> bool:
-        """Would this be created, by all who have a say in it?"""
-        return self.kubectl_run("create", "--dry-run=server", "-f", "-", stdin=json.dumps(manifest)).returncode == 0
+    def would_create(self, manifest: dict[str, Any]) -> Any:
+        """What this would become by all who have a say in it; None: they refuse it, or can't be asked."""
+        command = ("create", "--dry-run=server", "--output=json", "-f", "-")
+        result = self.kubectl_run(*command, stdin=json.dumps(manifest))
+        return json.loads(result.stdout) if result.returncode == 0 else None
 
     def can_exec(self, pod: str, namespace: str = "default") -> bool:
         """Can a program be run in a pod?  Not for a while after containerd has come back."""
@@ -288,7 +291,7 @@ class Cluster:
         """A pod's JSON, or None."""
         return self.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
 
-    def wait_pod(self, name: str, *phases: str, namespace: str = "default", seconds: float = 60) -> Any:
+    def wait_pod(self, name: str, *phases: str, namespace: str = "default", seconds: float = PATIENCE) -> Any:
         """Wait until the pod is in one of the phases (Running, unless told otherwise), and return its JSON."""
         wanted = phases or ("Running",)
 
@@ -298,7 +301,7 @@ class Cluster:
 
         return self.wait_for(look, f"pod {namespace}/{name} is {' or '.join(wanted)}", seconds=seconds)
 
-    def wait_for(self, look: Callable[[], T | None], what: str, *, seconds: float = 60, every: float = 0.1) -> T:
+    def wait_for(self, look: Callable[[], T | None], what: str, *, seconds: float = PATIENCE, every: float = 0.1) -> T:
         """Call `look` until it gives something true; the failure shows pods, events and logs."""
         return until(look, what, seconds=seconds, every=every, explain=self.describe)
 
@@ -338,10 +341,16 @@ class Cluster:
         self.audit = on
         self.apiserver.restart()
 
-    def audit_events(self) -> list[dict[str, Any]]:
-        """All requests that were written down so far, oldest first (Kubernetes' audit.k8s.io/v1 Event)."""
-        log = self._plane.audit_log
-        return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    def audit_events(self, word: str = "") -> list[dict[str, Any]]:
+        """The requests so far whose record has that word, oldest first (Kubernetes' audit.k8s.io/v1 Event).
+
+        A request is written down after it is answered: who has just seen what came of it may have to wait.
+        """
+        if not self._plane.audit_log.exists():
+            return []
+        with self._plane.audit_log.open() as file:
+            whole = itertools.takewhile(lambda line: line.endswith("\n"), file)  # the last may be half written
+            return [json.loads(line) for line in whole if word in line]
 
     def keep_logs(self) -> Path:
         """Copy the logs to a folder that outlives the cluster, and return it."""

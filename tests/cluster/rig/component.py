@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Mapping, Sequence
 
 from tests.cluster.rig.machine import Machine
@@ -57,8 +56,9 @@ class Component:
         """End it: by SIGTERM, or with `kill` by SIGKILL as if it had crashed."""
         if process := self.process:
             if kill:
-                process.signal(signal.SIGKILL)
-            process.end(self._grace)
+                process.kill()
+            else:
+                process.end(self._grace)
         self._pid_file.unlink(missing_ok=True)
         self._machine.reap()
 

@@ -84,6 +84,7 @@ clientConnection: {{kubeconfig: "{self.pki.kubeconfig("system:kube-proxy")}"}}
     def apiserver(self) -> list[str]:
         pki = self.pki
         audit = [f"--audit-policy-file={self.folder / 'audit-policy.yaml'}", f"--audit-log-path={self.audit_log}"]
+        audit += ["--audit-log-maxsize=10000"]  # MB; else the records of a long run's beginning are put aside
         return [
             "kube-apiserver",
             f"--etcd-servers={ETCD}",

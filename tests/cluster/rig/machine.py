@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from tests.cluster.rig.processes import Process
 
-START_TIMEOUT = 20  # seconds; it takes some 20 ms
+START_TIMEOUT = 60  # seconds; it takes some 20 ms
 CLONE_NEWNET = 0x40000000
 
 

@@ -9,6 +9,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+PATIENCE = 60.0  # seconds for what a machine that isn't busy does at once
+
 
 @dataclass(frozen=True)
 class Process:
@@ -63,10 +65,15 @@ class Process:
         """SIGTERM, and after `grace` seconds SIGKILL."""
         self.signal(signal.SIGTERM)
         if not self.wait(grace):
-            self.signal(signal.SIGKILL)
-            self.wait(grace)
+            self.kill()
 
-    def child(self, seconds: float = 10) -> Process:
+    def kill(self) -> None:
+        """SIGKILL, and return when it is gone: whatever it held, a port say, is free."""
+        self.signal(signal.SIGKILL)
+        if not self.wait(PATIENCE):
+            raise RuntimeError(f"Process {self.pid} outlives SIGKILL.")
+
+    def child(self, seconds: float = PATIENCE) -> Process:
         """Its first child, waited for: programs like nsenter and unshare fork what they were asked to run."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and self.alive:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+# Seconds.  After a minute without an API server a client of Kubernetes may wait another minute before it asks again.
+PATIENCE = 120.0
 
 
 class Unfulfilled(AssertionError):
@@ -17,7 +19,7 @@ def until(
     look: Callable[[], T | None],
     what: str,
     *,
-    seconds: float = 60,
+    seconds: float = PATIENCE,
     every: float = 0.05,
     explain: Callable[[], str] = lambda: "",
 ) -> T:
