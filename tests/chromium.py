@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
+# ms, for what a page doesn't show yet: on a busy machine it may take its time.
+PATIENCE = 60_000
 # Pictures for the docs are taken only where somebody asks for them.
 TAKES_PICTURES = os.environ.get("HAMI_SCREENSHOTS") == "1"
 _CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -36,8 +38,9 @@ def mark(item: pytest.Item) -> None:
 @contextmanager
 def launched() -> Iterator[Any]:
     """Chromium, by playwright, of which there can't be two at once."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=_FLAGS)
         yield browser
@@ -49,19 +52,18 @@ class Pages:
 
     Args:
         browser: Chromium.
-        patience: how long a page waits for what isn't there yet, in ms.
         usual: arguments as of playwright's `new_context`.
     """
 
-    def __init__(self, browser: Any, patience: int, **usual: Any) -> None:
-        self._browser, self._patience, self._usual = browser, patience, usual
+    def __init__(self, browser: Any, **usual: Any) -> None:
+        self._browser, self._usual = browser, usual
         self._contexts: list[Any] = []
 
     def __call__(self, **options: Any) -> Any:
         """One more page; arguments as of `new_context`."""
         self._contexts.append(self._browser.new_context(**{**self._usual, **options}))
         page = self._contexts[-1].new_page()
-        page.set_default_timeout(self._patience)
+        page.set_default_timeout(PATIENCE)
         return page
 
     def close(self) -> None:

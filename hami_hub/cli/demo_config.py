@@ -58,6 +58,8 @@ c.GpuSlices.slice_root = os.path.join(demo.state, "slices")
 c.Spawner.cmd = [sys.executable, "-m", "jupyterhub.singleuser"]
 c.Spawner.args = ["--allow-root"] if os.geteuid() == 0 else []
 c.Spawner.default_url = "/lab"
+# The first start of JupyterLab on a busy machine takes its time.
+c.Spawner.http_timeout = 120
 c.SimpleLocalProcessSpawner.home_dir_template = str(demo.homes / "{username}")
 # The tools of this environment, `hami-hub smi` among them, are found in a terminal too.
 c.Spawner.environment = {

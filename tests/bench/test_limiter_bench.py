@@ -21,6 +21,7 @@ from hami_hub.native import NativeMissingError, limiter_path, sim_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 SLICE = 4000
+pytestmark = pytest.mark.timeout(500)
 # of different subjects, and none that is undone afterwards: how long that takes is not for tests
 SOME_WAYS = ("blocks_of_2m", "pool_own", "vmm_map_and_release", "by_proc_address", "kill_a_holder", "visible_by_index")
 
@@ -49,7 +50,7 @@ def programs(limiter: Path, tmp_path_factory: pytest.TempPathFactory) -> Program
 
 def run_bench(output: Path, *options: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "bench.limiter.run", "--simulated", "--output", output, *options]
-    return subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, timeout=150, check=False)
+    return subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, timeout=400, check=False)
 
 
 def test_the_bench_runs_whole(limiter: Path, tmp_path: Path) -> None:

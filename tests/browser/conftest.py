@@ -38,7 +38,7 @@ def chromium() -> Iterator:
 @pytest.fixture
 def new_page(chromium) -> Iterator[Callable]:
     """A page in a fresh profile; arguments as of playwright's `new_context`."""
-    with contextlib.closing(Pages(chromium, 20_000, viewport={"width": 1100, "height": 900})) as pages:
+    with contextlib.closing(Pages(chromium, viewport={"width": 1100, "height": 900})) as pages:
         yield pages
 
 
@@ -62,7 +62,7 @@ class Demo:
     password: str
 
 
-def wait_for_hub(url: str, process: subprocess.Popen, log: Path, patience: float = 60) -> None:
+def wait_for_hub(url: str, process: subprocess.Popen, log: Path, patience: float = 120) -> None:
     """Return when the hub at `url` shows its login page."""
     end = time.monotonic() + patience
     while time.monotonic() < end and process.poll() is None:
@@ -183,6 +183,8 @@ def waiting(form: Callable, form_hub: str, form_hub_folder: Path) -> Iterator[Ca
         start.wait()
         page.get_by_role("button", name="Start").click()
         page.locator("#hami-waiting").wait_for()
+        if options.get("java_script_enabled", True):
+            page.wait_for_function("window._jupyterhub_page_loaded")
         return page, start
 
     yield begin

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from jupyterhub.auth import DummyAuthenticator
+from jupyterhub.handlers import pages
 from jupyterhub.spawner import SimpleLocalProcessSpawner
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -29,6 +30,21 @@ from hami_hub.spawner.form import ShowForm, parse_form, read_link, render_form, 
 from hami_hub.spawner.news import News
 
 FOLDER = Path.cwd()
+
+
+class Patient:
+    """asyncio for JupyterHub's pages: they show a refusal on the form if it comes within a second, and here also if the
+    machine is busy for longer.  A start that waits is left to its own page after that second.
+    """
+
+    def __getattr__(self, name):
+        return getattr(asyncio, name)
+
+    async def wait(self, starts, timeout):
+        return await asyncio.wait(starts, timeout=timeout if any(FOLDER.glob("*.news")) else 60)
+
+
+pages.asyncio = Patient()
 
 
 class ScriptedStart(SimpleLocalProcessSpawner):

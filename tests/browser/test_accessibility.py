@@ -24,7 +24,8 @@ def test_no_rule_is_broken_on_the_form(form, violations, account):
 
 @pytest.mark.parametrize("state", ["too much", "other group", "not found", "refused", "out of date"])
 def test_no_rule_is_broken_whatever_was_done(form, violations, state):
-    page = form("tina" if state == "not found" else "quinn", viewport={"width": 1100, "height": 2400})
+    account = "tina" if state == "not found" else "quinn"
+    page = form(account, reduced_motion="reduce", viewport={"width": 1100, "height": 2400})
     if state == "too much":
         type_amount(page, "100 GiB")
         page.keyboard.press("Tab")
@@ -45,7 +46,7 @@ def test_no_rule_is_broken_whatever_was_done(form, violations, state):
 
 @pytest.mark.parametrize("language", ["ja", "zh-CN"])
 def test_the_form_is_in_the_readers_language_and_says_which_it_is(form, violations, language):
-    page = form("quinn", locale=language, viewport={"width": 1100, "height": 2400})
+    page = form("quinn", locale=language, reduced_motion="reduce", viewport={"width": 1100, "height": 2400})
     words = {"ja": "プロファイル", "zh-CN": "配置"}[language]
     expect(page.locator("#hami-form legend").last).to_have_text(words)
     assert page.locator("#hami-form").get_attribute("lang") == {"ja": "ja", "zh-CN": "zh-Hans"}[language]

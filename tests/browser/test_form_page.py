@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from form_page import line, picked, radio, start, type_amount
 from form_scenes import SCENES
+from playwright.sync_api import expect
 
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text()
 
@@ -31,6 +32,7 @@ def test_a_click_anywhere_on_a_line_picks_it(form):
 def test_by_keyboard_alone_from_login_to_start(form_hub, new_page):
     page = new_page()
     page.goto(f"{form_hub}/hub/login")
+    expect(page.get_by_label("Username")).to_be_focused()
     page.keyboard.type("alice")
     page.keyboard.press("Tab")
     page.keyboard.type("any")

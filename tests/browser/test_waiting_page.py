@@ -143,7 +143,7 @@ def test_without_javascript_the_page_says_the_same_and_loads_itself_anew(waiting
     reload_until_told(page, "You are 2nd in line.")
     assert page.locator("meta[http-equiv=refresh]").get_attribute("content") == "5"
     start.wait(1, "You are 1st in line.")
-    expect(page.locator("#progress-message")).to_have_text("You are 1st in line.", timeout=20_000)
+    expect(page.locator("#progress-message")).to_have_text("You are 1st in line.")
 
 
 @pytest.mark.parametrize("server", ["", "second"])

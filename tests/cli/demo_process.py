@@ -17,8 +17,8 @@ from hami_hub.cli.demo import ports, processes
 from hami_hub.cli.demo.settings import Settings
 from hami_hub.cli.demo.state import remove_abandoned
 
-READY_SECONDS = 90
-END_SECONDS = 40
+READY_SECONDS = 150  # longer than the demo itself waits for its hub, and tells why
+END_SECONDS = 90
 
 
 class Demo:

@@ -6,7 +6,8 @@ import time
 
 import requests
 
-START_SECONDS = 60
+START_SECONDS = 150
+PATIENCE = 60  # seconds, for an answer
 
 
 class Person:
@@ -23,14 +24,17 @@ class Person:
 
     def log_in(self) -> requests.Response:
         """What the hub answers to the login form."""
-        self.session.get(f"{self.url}/hub/login", timeout=10)
+        self.session.get(f"{self.url}/hub/login", timeout=PATIENCE)
         form = {"username": self.name, "password": self.password, "_xsrf": self._xsrf("/hub/")}
-        return self.session.post(f"{self.url}/hub/login?next=/hub/home", data=form, timeout=10)
+        return self.session.post(f"{self.url}/hub/login?next=/hub/home", data=form, timeout=PATIENCE)
 
     def start(self, **options: str) -> None:
         """Start the account's server on a profile and wait until it answers."""
         answer = self.session.post(
-            f"{self.url}/hub/api/users/{self.name}/server", json=options, headers=self._headers(), timeout=30
+            f"{self.url}/hub/api/users/{self.name}/server",
+            json=options,
+            headers=self._headers(),
+            timeout=PATIENCE,
         )
         assert answer.status_code in (201, 202), answer.text
         deadline = time.monotonic() + START_SECONDS
@@ -42,15 +46,15 @@ class Person:
 
     def get(self, path: str) -> requests.Response:
         """What the account's server answers."""
-        return self.session.get(f"{self.url}/user/{self.name}{path}", timeout=30)
+        return self.session.get(f"{self.url}/user/{self.name}{path}", timeout=PATIENCE)
 
     def post(self, path: str, **json: object) -> requests.Response:
         """The same, with a body."""
         headers = {"X-XSRFToken": self._xsrf(f"/user/{self.name}/")}
-        return self.session.post(f"{self.url}/user/{self.name}{path}", json=json, headers=headers, timeout=60)
+        return self.session.post(f"{self.url}/user/{self.name}{path}", json=json, headers=headers, timeout=PATIENCE)
 
     def _ready(self) -> bool:
-        answer = self.session.get(f"{self.url}/hub/api/users/{self.name}", headers=self._headers(), timeout=10)
+        answer = self.session.get(f"{self.url}/hub/api/users/{self.name}", headers=self._headers(), timeout=PATIENCE)
         return bool(answer.json().get("servers", {}).get("", {}).get("ready"))
 
     def _headers(self) -> dict[str, str]:

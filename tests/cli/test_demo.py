@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,9 +18,9 @@ import requests
 from hami_hub.native import NativeMissingError, limiter_path
 
 from .demo_process import Demo, variables_of
-from .person import Person
+from .person import PATIENCE, Person
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +37,7 @@ def test_a_day_with_the_demo(tmp_path: Path) -> None:
         assert "Simulated: Tesla T4, 15 GiB." in demo.output
         assert demo.url in demo.output
         assert demo.password() in demo.output
-        assert requests.get(f"{demo.url}/hub/login", timeout=10).status_code == 200
+        assert requests.get(f"{demo.url}/hub/login", timeout=PATIENCE).status_code == 200
 
         assert Person(demo.url, "alice", "wrong").log_in().status_code == 403
         assert Person(demo.url, "mallory", demo.password()).log_in().status_code == 403
@@ -74,7 +77,7 @@ def server_environment(demo: Demo, name: str) -> dict[str, str]:
 def scopes_of(variables: dict[str, str]) -> list[str]:
     """What a server may do at the hub, with the token that it was given."""
     header = {"Authorization": f"token {variables['JUPYTERHUB_API_TOKEN']}"}
-    answer = requests.get(f"{variables['JUPYTERHUB_API_URL']}/user", headers=header, timeout=10)
+    answer = requests.get(f"{variables['JUPYTERHUB_API_URL']}/user", headers=header, timeout=PATIENCE)
     return list(answer.json()["scopes"])
 
 
@@ -85,8 +88,9 @@ def test_a_killed_demo_is_cleaned_up_by_the_next(tmp_path: Path) -> None:
         alice.log_in()
         alice.start(profile="cpu")
         left = first.state()
-        # everything that could have cleaned up, at once
-        for pid in (first.process.pid, *hub_and_proxy(first)):
+        # everything that could have cleaned up; the demo doesn't see that its hub goes, nor the hub that the demo goes
+        os.kill(first.process.pid, signal.SIGSTOP)
+        for pid in (*running(first, b"demo_config.py", b"hami_hub.cli.demo.proxy"), first.process.pid):
             os.kill(pid, signal.SIGKILL)
         first.process.wait()
         orphans = first.everything()
@@ -99,22 +103,34 @@ def test_a_killed_demo_is_cleaned_up_by_the_next(tmp_path: Path) -> None:
             assert second.everything() == []
 
 
-def hub_and_proxy(demo: Demo) -> list[int]:
-    def command(pid: int) -> bytes:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+def running(demo: Demo, *programs: bytes) -> list[int]:
+    """The processes of a demo whose command line has one of these words."""
 
-    programs = (b"demo_config.py", b"hami_hub.cli.demo.proxy")
+    def command(pid: int) -> bytes:
+        with contextlib.suppress(OSError):  # one that has ended since
+            return Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b""
+
     return [pid for pid in demo.everything() if any(program in command(pid) for program in programs)]
 
 
 def test_a_killed_demo_takes_its_hub_with_it(tmp_path: Path) -> None:
     with Demo(tmp_path / "demo") as demo:
+        # JupyterHub shows its pages an instant before it takes signals
+        while not takes(running(demo, b"demo_config.py")[0], signal.SIGTERM):
+            time.sleep(0.05)
         demo.process.kill()
         demo.process.wait()
         # the hub is told, and ends what it started
         for pid in demo.everything():
-            subprocess.run(["tail", "--pid", str(pid), "-f", "/dev/null"], check=True, timeout=40)
+            subprocess.run(["tail", "--pid", str(pid), "-f", "/dev/null"], check=True, timeout=90)
         assert demo.everything() == []
+
+
+def takes(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal."""
+    caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)
 
 
 def test_a_second_demo_in_the_same_folder(tmp_path: Path) -> None:
@@ -154,7 +170,7 @@ def test_a_hub_that_will_not_start_is_told_with_its_log(tmp_path: Path) -> None:
 def demo_fails(*options: str) -> str:
     """What a demo says that can't be started."""
     command = [sys.executable, "-m", "hami_hub.cli", "demo", "--simulated", *options]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
     assert answer.returncode == 1
     assert answer.stdout == ""
     return answer.stderr

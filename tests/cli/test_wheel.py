@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.timeout(700)
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
     # the build tools are pinned in requirements/test.txt: nothing is downloaded
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*command, "--wheel-dir", str(folder), str(ROOT)], check=True, timeout=170)
+    subprocess.run([*command, "--wheel-dir", str(folder), str(ROOT)], check=True, timeout=600)
     (built,) = folder.glob("*.whl")
     return built
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from hami_hub.cli.demo.folder import notebooks_folder
 from hami_hub.cli.prove.bench import Bench
 from hami_hub.notebook.check import check_notebook
 
 NOTEBOOK = "04-core-share.ipynb"
+pytestmark = pytest.mark.timeout(300)
 
 
 def test_the_notebook_holds(bench: Bench, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from hami_hub.slicepage import create_slice
 from hami_hub.spawner.environment import slice_environment
 
 ON_A_HUB = steps.notebooks_on_a_hub
+pytestmark = pytest.mark.timeout(400)
 
 
 def assert_holds(proof: Proof) -> None:
@@ -33,7 +34,7 @@ def test_a_proof_holds(bench: Bench, step: Callable[[Bench], Proof]) -> None:
     assert_holds(step(bench))
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(800)
 def test_the_notebooks_hold_on_a_hub(bench: Bench) -> None:
     proofs = steps.notebooks_on_a_hub(bench)
     assert [proof.title for proof in proofs] == ["Notebook 02-shared-uuid", "Notebook 03-whole-card"]
@@ -43,7 +44,7 @@ def test_the_notebooks_hold_on_a_hub(bench: Bench) -> None:
 
 def test_notebook_01_notices_that_nothing_limits_it(bench: Bench, tmp_path: Path) -> None:
     notebook = notebooks_folder() / NOTEBOOKS[0]
-    checked = check_notebook(notebook, environment=bench.environment, scratch=tmp_path, seconds=120)
+    checked = check_notebook(notebook, environment=bench.environment, scratch=tmp_path, seconds=240)
     assert not checked.passed
     assert "15360 MiB" in checked.record
 

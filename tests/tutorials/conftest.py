@@ -28,7 +28,7 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture
 def new_page(chromium: Any) -> Iterator[Callable[[], Any]]:
     """The page of somebody who hasn't been anywhere yet."""
-    with closing(Pages(chromium, 30_000, viewport={"width": 1000, "height": 900})) as pages:
+    with closing(Pages(chromium, viewport={"width": 1000, "height": 900})) as pages:
         yield pages
 
 

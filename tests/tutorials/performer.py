@@ -9,8 +9,10 @@ from typing import Any
 from .grammar import Act, Become, Picture, Run, Step
 from .terminal import Terminal, prints
 
-PATIENCE = 90_000  # ms: JupyterLab, from Start to its first notebook, on a busy machine
+PATIENCE = 150_000  # ms: JupyterLab, from Start to its first notebook, on a busy machine
 WRITTEN_PORT = "8000"  # in the pages; where the demo really is, the test says
+# JupyterHub's pages whose buttons do nothing before their script is there, and what says that it is.
+_SCRIPTED, _LOADED = re.compile(r"/hub/(home|token)\b"), "window._jupyterhub_page_loaded"
 _CONTROLS = ("button", "link", "menuitem", "tab", "checkbox")
 _SEES = "text => document.body.innerText.replace(/\\s+/g, ' ').includes(text)"
 _SEES_NOT = "text => !document.body.innerText.replace(/\\s+/g, ' ').includes(text)"
@@ -72,6 +74,8 @@ class Performer:
         match step.what:
             case "open":
                 page.goto(texts[0].replace(WRITTEN_PORT, str(self._port)))
+                if _SCRIPTED.search(page.url):
+                    page.wait_for_function(_LOADED)
             case "type":
                 self._field(names[0]).fill(texts[0])
             case "empty":
@@ -109,6 +113,7 @@ class Performer:
     def _write_property(self, key: str, value: str) -> None:
         """In the table of JupyterHub's page of a group, whose fields have no names."""
         rows = self._page.locator(".properties-table tbody tr")
+        rows.last.wait_for()
         for row in rows.all():
             fields = row.locator("input")
             if fields.nth(0).input_value() == key:

@@ -19,7 +19,7 @@ from .terminal import Terminal, prints
 PAGES = sorted((Path(__file__).parents[2] / "docs" / "tutorials").glob("*.md"))
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
 def test_a_tutorial_is_performed(
     page: Path, tmp_path: Path, new_page: Callable[[], Any], keep_picture: Callable[[Any, str], None]

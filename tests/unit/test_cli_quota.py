@@ -74,9 +74,10 @@ class _Handler(BaseHTTPRequestHandler):
         if name not in hub.groups:
             self._answer(404, {"status": 404, "message": f"No such group: {name}"})
             return
-        self._answer(200, hub.groups[name])
-        if hub.meanwhile:
+        known = hub.groups[name]
+        if hub.meanwhile:  # before the answer is gone: who has it may ask again at once
             hub.meanwhile.pop()()
+        self._answer(200, known)
 
     def do_PUT(self) -> None:
         if not self._allowed():
@@ -154,7 +155,7 @@ def call(hub: FakeHub | None, *arguments: str, journal: Journal | None = None, t
 def test_list_shows_quotas_and_what_is_used_of_them(hub: FakeHub, journal: Journal) -> None:
     journal.opened(a_start("1"))
     journal.opened(a_start("2", "bob", state=StartState.ENDED, ended_at=time.time()))
-    journal.flush()
+    assert journal.flush(60)
     result = call(hub, "quota", "list", journal=journal)
     assert result.exit_code == 0
     assert "16 GiB of 24 GiB" in result.output
@@ -187,7 +188,7 @@ def test_all_of_three_hundred_groups_are_read(hub: FakeHub) -> None:
 def test_show_tells_value_use_and_fault(hub: FakeHub, journal: Journal) -> None:
     hub.add("lab", {"hami.vram": "8GiB", "hami.vrom": "1", "Hami.cores": "200", "colour": "green"}, ("alice",))
     journal.opened(a_start("1"))
-    journal.flush()
+    assert journal.flush(60)
     output = call(hub, "quota", "show", "lab", journal=journal).output
     assert "lab, 1 member\n" in output
     assert "hami.vrom is no key of a quota. Did you mean hami.vram?" in " ".join(output.split())
@@ -290,7 +291,7 @@ def test_dry_run_tells_what_would_have_been_refused_and_writes_nothing(hub: Fake
     journal.opened(a_start("1", asked_at=now - 500))
     journal.opened(a_start("2", "bob", asked_at=now - 400))
     journal.opened(a_start("3", "bob", asked_at=now - 300, group="other"))
-    journal.flush()
+    assert journal.flush(60)
     assert "refused 1 of 2 starts, of 1 person." in call(hub, "quota", "dry-run", "lab", journal=journal).output
     output = call(hub, "quota", "dry-run", "lab", "vram=8GiB", journal=journal).output
     assert "refused 2 of 2 starts, of 2 people." in output
@@ -399,7 +400,7 @@ def test_usage_by_user_and_group(hub: FakeHub, journal: Journal) -> None:
     now = time.time()
     journal.opened(a_start("1", started_at=now - 7200, asked_at=now - 7200))
     journal.opened(a_start("2", "bob", group="", started_at=None, state=StartState.REFUSED, ended_at=now))
-    journal.flush()
+    assert journal.flush(60)
     found = json.loads(call(None, "usage", "--json", journal=journal).output)
     assert [(each["key"], round(each["gib_hours"]), each["refused"]) for each in found] == [
         ("alice", 32, 0),
@@ -415,7 +416,7 @@ def test_usage_by_user_and_group(hub: FakeHub, journal: Journal) -> None:
 def test_usage_of_some_days_only(journal: Journal) -> None:
     day = time.mktime((2026, 3, 5, 0, 0, 0, 0, 0, -1))
     journal.opened(a_start("1", asked_at=day, started_at=day, ended_at=day + 7200, state=StartState.ENDED))
-    journal.flush()
+    assert journal.flush(60)
     within = call(None, "usage", "--from", "2026-03-05", "--to", "2026-03-05T01:00", "--json", journal=journal)
     assert [round(each["gib_hours"], 3) for each in json.loads(within.output)] == [16]
     before = call(None, "usage", "--from", "2026-03-04", "--to", "2026-03-05", journal=journal)

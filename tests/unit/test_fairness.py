@@ -90,7 +90,7 @@ async def test_past_use_is_what_ran_and_what_runs_and_fades(tmp_path: Path) -> N
     before = Journal(url)
     began = time.time() - 2 * HOUR  # the journal forgets what is very old
     before.opened(start("old", "a", began, began + HOUR))
-    assert before.flush()
+    assert before.flush(60)
     before.close()
 
     now = [began + 2 * HOUR]

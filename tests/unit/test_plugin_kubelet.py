@@ -283,7 +283,7 @@ async def test_a_kubelet_that_was_restarted_is_met_again(rig: Rig) -> None:
             "the plugin is registered again",
         )
         await rig.kubelet.start_container(alice)
-    assert rig.registration.registered
+    await rig.until(lambda: rig.registration.registered, "the plugin has heard that it is registered")
 
 
 async def test_a_socket_that_was_removed_is_made_again(rig: Rig) -> None:
