@@ -15,8 +15,8 @@ from jupyterhub.utils import url_escape_path, url_path_join
 from tornado import web
 
 _PLACE = "cancel-start"
-# So long the hub's API lets a cancelled start end, before it stops what may have come of it.
-_ENDING_SECONDS = 1.0
+# So long a cancelled start may take to end, before the page is shown again that tells of it.
+_ENDING_SECONDS = 10.0
 
 
 def cancel_url(handler: BaseHandler | None, user: Any, server: str) -> str:
@@ -54,9 +54,11 @@ class CancelHandler(BaseHandler):  # type: ignore[misc]
         spawner = user.spawners[server_name]
         if spawner.pending == "spawn":
             self.log.info("The start of %s is cancelled.", spawner._log_name)
-            if spawner._spawn_future is not None:
-                spawner._spawn_future.cancel()
-            await asyncio.sleep(_ENDING_SECONDS)
+            starting = spawner._spawn_future
+            if starting is not None:
+                starting.cancel()
+                await asyncio.wait({starting}, timeout=_ENDING_SECONDS)
+            # What may have come of it runs, as far as the hub knows.
             if not spawner.pending:
                 await self.stop_single_user(user, server_name)
         self.redirect(url_path_join(self.hub.base_url, "spawn", user.escaped_name, url_escape_path(server_name)))

@@ -30,6 +30,7 @@ from .news import News
 
 STATE = "hami"
 _POLL_SECONDS = 1.0
+_BEGIN_SECONDS = 0.1
 _SPARE_SECONDS = 30  # the hub's own deadline never comes before ours, which has words
 
 
@@ -325,9 +326,11 @@ class GpuSlicesMixin(Booked, Spawner):  # type: ignore[misc]
 
     async def progress(self) -> AsyncIterator[dict[str, Any]]:
         """What the person is told while the server starts."""
-        if self._news is not None:
-            async for message in self._news.follow():
-                yield message
+        # A page may come before `start`: an admin's hooks come before that too.
+        while self._news is None:  # noqa: ASYNC110  there is nothing to be woken by
+            await asyncio.sleep(_BEGIN_SECONDS)
+        async for message in self._news.follow():
+            yield message
 
     def waiting_page(self) -> WaitingView:
         """What the page of a start that takes a while shows."""

@@ -14,6 +14,7 @@ import pytest
 from docker_daemon import DockerDaemon
 from hub_process import Hub
 from left import left_empty, left_without_traceback
+from quota_hub import QuotaHub
 from shapes import MARKS, SHAPES
 from systemd_container import SystemdContainer, why_not
 
@@ -88,6 +89,19 @@ def hub(shared_hub: Hub) -> Iterator[Hub]:
     """A running hub on which nobody has a server."""
     with left_without_traceback(shared_hub), left_empty(shared_hub):
         yield shared_hub
+
+
+@pytest.fixture(scope="session")
+def shared_patient_hub() -> Iterator[QuotaHub]:
+    with QuotaHub(spawner=SHAPES["simple"], patient=True) as hub:
+        yield hub
+
+
+@pytest.fixture
+def patient_hub(shared_patient_hub: QuotaHub) -> Iterator[QuotaHub]:
+    """A running hub on which nobody has a server, whose forms wait for what comes of a start."""
+    with left_without_traceback(shared_patient_hub), left_empty(shared_patient_hub):
+        yield shared_patient_hub
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import yaml
 from aiohttp import web
 
 Json = dict[str, Any]
-PATIENCE = 30.0
+PATIENCE = 60.0
 NAMESPACE = "default"
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
 
@@ -98,6 +98,7 @@ class FakeCluster:
         self.kubeconfig = folder / "kubeconfig"
         self._version = 10
         self._watchers: list[tuple[str, asyncio.Queue[Json | None]]] = []
+        self._history: list[tuple[int, str, Json]] = []  # every change: its version, of which kind, what is told of it
         self._threads: list[threading.Thread] = []
 
     # --- the process's side
@@ -139,13 +140,16 @@ class FakeCluster:
         """Make or replace an object."""
         self._do(self._store(kind, name, content))
 
-    def status(self, name: str, status: Json, *, node: str = "", annotations: Json | None = None) -> None:
-        """Change a pod: its status, and where it is."""
-        self._do(self._change(name, status, node, annotations or {}))
+    def status(
+        self, name: str, status: Json, *, node: str = "", annotations: Json | None = None, uid: str = ""
+    ) -> None:
+        """Change a pod: its status, and where it is; with a `uid` only if it is that very one, and no later one."""
+        self._do(self._change(name, status, node, annotations or {}, uid))
 
-    def place(self, name: str, node: str = "node-a", vram: int = 4096, cores: int = 25) -> None:
+    def place(self, name: str, node: str = "node-a", vram: int = 4096, cores: int = 25, uid: str = "") -> None:
         """Give a pod its node and its slice, as the scheduler's binding does."""
-        self.status(name, {"phase": "Pending"}, node=node, annotations={"hami.io/slices": slices(vram, cores)})
+        annotations = {"hami.io/slices": slices(vram, cores)}
+        self.status(name, {"phase": "Pending"}, node=node, annotations=annotations, uid=uid)
 
     def event(self, pod: str, reason: str, message: str, **more: Any) -> None:
         """Something happens to a pod."""
@@ -222,9 +226,9 @@ class FakeCluster:
         answer = web.StreamResponse(headers={"Content-Type": "application/json"})
         changes: asyncio.Queue[Json | None] = asyncio.Queue()
         since = int(request.query.get("resourceVersion") or 0)
-        for each in self.objects[kind].values():
-            if int(each["metadata"]["resourceVersion"]) > since:
-                changes.put_nowait({"type": "ADDED", "object": each})
+        for version, of, change in self._history:  # what came between the list and the watch isn't lost
+            if of == kind and version > since:
+                changes.put_nowait(change)
         self._watchers.append((kind, changes))
         end = self.loop.time() + float(request.query.get("timeoutSeconds") or 60)
         try:
@@ -291,8 +295,8 @@ class FakeCluster:
         self.objects[kind][name] = content
         self._tell(kind, "MODIFIED" if old else "ADDED", content)
 
-    async def _change(self, name: str, status: Json, node: str, annotations: Json) -> None:
-        if name not in self.objects["pods"]:
+    async def _change(self, name: str, status: Json, node: str, annotations: Json, uid: str) -> None:
+        if name not in self.objects["pods"] or uid not in ("", self.objects["pods"][name]["metadata"]["uid"]):
             return  # it was deleted meanwhile
         pod: Json = json.loads(json.dumps(self.objects["pods"][name]))
         pod["status"] = status
@@ -319,9 +323,11 @@ class FakeCluster:
             self._tell(kind, "DELETED", gone)
 
     def _tell(self, kind: str, how: str, content: Json) -> None:
+        change = {"type": how, "object": content}
+        self._history.append((self._version, kind, change))
         for of, changes in self._watchers:
             if of == kind:
-                changes.put_nowait({"type": how, "object": content})
+                changes.put_nowait(change)
 
     async def _close(self) -> None:
         for _, changes in self._watchers:

@@ -31,6 +31,7 @@ class FakeKubelet:
         self._cluster, self._folder, self._port = cluster, folder, port
         self._numbers = count(1)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._lock = threading.Lock()  # whoever starts a pod's process, or ends it
         self._again = threading.Condition()
         self._over = False
 
@@ -56,25 +57,34 @@ class FakeKubelet:
         return self._processes[name]
 
     def _run(self, name: str) -> None:
-        pod = self._cluster.pod(name)
+        made = pod = self._cluster.pod(name)
+        uid = str(made["metadata"]["uid"]) if made is not None else ""
         with self._again:
             while pod is not None and not self.room(name) and not self._over:
                 self._again.wait(0.1)
-                pod = self._cluster.pod(name)
+                pod = self._there(name, uid)
         if pod is None or self._over:
             return
         limits = limits_of(pod)
         if limits:
-            self._cluster.place(name, vram=int(limits["nvidia.com/gpumem"]), cores=int(limits["nvidia.com/gpucores"]))
+            vram, cores = int(limits["nvidia.com/gpumem"]), int(limits["nvidia.com/gpucores"])
+            self._cluster.place(name, vram=vram, cores=cores, uid=uid)
         else:
-            self._cluster.status(name, {"phase": "Pending"}, node="node-a")
-        process = self._start(pod, address := f"127.1.{os.getpid() % 250}.{next(self._numbers)}")
-        self._processes[name] = process
-        self._cluster.status(name, running(self._port, address))
+            self._cluster.status(name, {"phase": "Pending"}, node="node-a", uid=uid)
+        address = f"127.1.{os.getpid() % 250}.{next(self._numbers)}"
+        with self._lock:
+            if self._there(name, uid) is None or self._over:
+                return
+            process = self._processes[name] = self._start(pod, address)
+        self._cluster.status(name, running(self._port, address), uid=uid)
         code = process.wait()
-        if self._cluster.pod(name) is not None:
-            ended = {"name": "notebook", "ready": False, "state": {"terminated": {"exitCode": code, "reason": "Error"}}}
-            self._cluster.status(name, {"phase": "Failed", "containerStatuses": [ended]})
+        ended = {"name": "notebook", "ready": False, "state": {"terminated": {"exitCode": code, "reason": "Error"}}}
+        self._cluster.status(name, {"phase": "Failed", "containerStatuses": [ended]}, uid=uid)
+
+    def _there(self, name: str, uid: str) -> dict[str, Any] | None:
+        """The pod, and no later one of its name."""
+        pod = self._cluster.pod(name)
+        return pod if pod is not None and pod["metadata"]["uid"] == uid else None
 
     def _start(self, pod: dict[str, Any], address: str) -> subprocess.Popen[bytes]:
         [container] = pod["spec"]["containers"]
@@ -85,6 +95,7 @@ class FakeKubelet:
         return subprocess.Popen(container["args"], env={"PATH": os.environ["PATH"], "HOME": str(home), **own})
 
     def _kill(self, name: str) -> None:
-        process = self._processes.pop(name, None)
+        with self._lock:
+            process = self._processes.pop(name, None)
         if process is not None:
             process.kill()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
+from jupyterhub.handlers import pages
 from traitlets.config import get_config
 
 import hami_hub
@@ -18,12 +20,15 @@ c: Any = get_config()
 
 c.JupyterHub.bind_url = settings["url"]
 c.JupyterHub.hub_bind_url = settings["hub_url"]
-c.JupyterHub.db_url = f"sqlite:///{folder}/hub.sqlite"
+# In memory: how fast a disk is makes no difference to when something happens.
+c.JupyterHub.db_url = f"sqlite:///{settings['shm']}/hub.sqlite"
 c.JupyterHub.cookie_secret_file = str(folder / "cookie_secret")
 c.JupyterHub.pid_file = str(folder / "hub.pid")
 c.JupyterHub.cleanup_servers = False
+# When it answers it knows which servers run.
+c.JupyterHub.init_spawners_timeout = -1
 c.JupyterHub.allow_named_servers = True
-c.JupyterHub.tornado_settings = {"slow_spawn_timeout": 0.1}
+c.JupyterHub.tornado_settings = {"slow_spawn_timeout": settings["patient"] or 0.1}
 c.JupyterHub.services = [{"name": "tests", "api_token": settings["token"]}]
 c.JupyterHub.load_roles = [
     {
@@ -72,6 +77,21 @@ def before_spawn(spawner: Any) -> None:
 
 
 c.Spawner.pre_spawn_hook = before_spawn
+
+
+class Patient:
+    """`asyncio`, as the hub's pages use it: they give a start one second to be refused."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    @staticmethod
+    async def wait(tasks: Any, timeout: float) -> Any:
+        return await asyncio.wait(tasks, timeout=max(timeout, settings["patient"]))
+
+
+if settings["patient"]:
+    pages.asyncio = Patient()
 
 for name, values in settings["config"].items():
     c[name].update(values)

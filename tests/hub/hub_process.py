@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,12 +27,12 @@ from systemd_container import SystemdContainer
 
 from hami_hub import native
 from hami_hub.core.slices import Placement
-from hami_hub.slicepage import read_placement
+from hami_hub.slicepage import PageError, read_placement
 from hami_hub.spawner.leftovers import SERVER_FILE
 from tests.hub_client import Failed, HubClient
 
 HERE = Path(__file__).parent
-PATIENCE = 60.0
+PATIENCE = 120.0
 _LOOK_SECONDS = 0.1
 _LOG_SHOWN = 8000  # characters
 _ASKED_BY_TESTS = re.compile(r" 200 GET /hub/api/users/")
@@ -46,6 +46,8 @@ class Hub(HubClient):
         spawner: entry point or class.
         container: run the hub in there; its users are that machine's.
         simulated: whether the hub meets a simulated card.
+        patient: whether a form waits for what comes of its start, however long that takes; else it is told at once
+            that the server starts.
         environment: more of it, for the hub.
         config: more settings, by class name.
     """
@@ -56,6 +58,7 @@ class Hub(HubClient):
         spawner: str,
         container: SystemdContainer | DockerDaemon | None = None,
         simulated: bool = True,
+        patient: bool = False,
         environment: dict[str, str] | None = None,
         **config: dict[str, Any],
     ) -> None:
@@ -71,6 +74,8 @@ class Hub(HubClient):
         self.url, hub_url, proxy_url = (f"http://127.0.0.1:{port}" for port in ports)
         self.settings: dict[str, Any] = {
             "folder": str(self.folder),
+            "shm": str(self.shm),
+            "patient": PATIENCE if patient else None,
             "url": self.url,
             "hub_url": hub_url,
             "proxy_url": proxy_url,
@@ -126,8 +131,7 @@ class Hub(HubClient):
     def kill(self) -> None:
         """End the hub as a crash does; its servers run on."""
         assert self._hub is not None
-        pid = (self.folder / "hub.pid").read_text().strip()
-        self.inside("kill", "-9", pid)
+        self._signal(signal.SIGKILL)
         self._hub.wait(PATIENCE)
         self._hub = None
 
@@ -146,13 +150,19 @@ class Hub(HubClient):
             self.stop_all()
         self.api.close()
         for process in (self._hub, self._proxy):
-            if process is not None:
+            if process is None:
+                continue
+            if process is self._hub and self._container is not None:
+                # who brought it into the container hands no signal on
+                with contextlib.suppress(OSError, subprocess.SubprocessError):
+                    self._signal(signal.SIGTERM)
+            else:
                 process.send_signal(signal.SIGTERM)
-                try:
-                    process.wait(10)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
         self._hub = self._proxy = None
         self._end_servers()
         shutil.rmtree(self.shm, ignore_errors=True)
@@ -185,17 +195,34 @@ class Hub(HubClient):
 
     def until_started(self, user: str, server: str = "") -> list[str]:
         """Follow the progress to its end; all that was said."""
-        said: list[str] = []
+        told = self.until_over(user, server)
+        if told[-1].get("failed"):
+            raise Failed(told[-1]["message"].removeprefix("Spawn failed: "))
+        return [event["message"] for event in told]
+
+    def until_over(self, user: str, server: str = "") -> list[dict[str, Any]]:
+        """Follow the progress to its end; all events, of which the last says what came of the start."""
+        told: list[dict[str, Any]] = []
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             for event in self.progress(user, server):
-                said.append(event["message"])
-                if event.get("failed"):
-                    raise Failed(event["message"].removeprefix("Spawn failed: "))
-                if event.get("ready"):
-                    return said
+                told.append(event)
+                if event.get("failed") or event.get("ready"):
+                    return told
             time.sleep(0.1)  # it failed, and the hub is only about to say so
         raise Failed("The progress ended without an end.")
+
+    @contextlib.contextmanager
+    def followed(self, user: str, server: str = "") -> Iterator[list[str]]:
+        """Somebody looks at the progress from now on; afterwards all is there that was said until the server was ready.
+
+        Of a server that is ready no more is told than that: who wants to know what is said has to look before.
+        """
+        said: list[str] = []
+        events = self.progress(user, server)
+        said.append(next(events)["message"])
+        yield said
+        said += [event["message"] for event in events]
 
     def until_waiting(self, user: str) -> str:
         """Wait until somebody is in line; what they are told."""
@@ -230,8 +257,9 @@ class Hub(HubClient):
         begun = self.call(user, "begin", {"code": code}, server)
         # in a container it has another than where the hub runs
         inner = f"NSpid:.*\\b{begun['pid']}$"
-        files = [f"/proc/{pid}/status" for pid in self.processes_of(user)]
-        [found] = self.inside("grep", "-lE", inner, *files).split()
+        files = " ".join(f"/proc/{pid}/status" for pid in self.processes_of(user))
+        # one of them may have ended since
+        [found] = self.inside("sh", "-c", f"grep -slE '{inner}' {files} || true").split()
         return int(found.split("/")[2]), str(begun["said"]).strip()
 
     def run_in_kernel(self, user: str, code: str) -> str:
@@ -240,6 +268,8 @@ class Hub(HubClient):
         begun = httpx.post(place, headers=self.api.headers, json={"name": "python3"}, timeout=PATIENCE)
         channels = f"{place}/{begun.json()['id']}/channels".replace("http", "ws", 1)
         header = {"msg_id": secrets.token_hex(8), "msg_type": "execute_request", "username": "", "session": "tests"}
+        # The reply comes by another way than what is printed, and may be faster.
+        over = ("status", header["msg_id"])
         message = {
             "channel": "shell",
             "header": {**header, "version": "5.3"},
@@ -258,7 +288,7 @@ class Hub(HubClient):
                     printed += content["text"]
                 elif kind == "error":
                     raise AssertionError(content["evalue"])
-                elif kind == "execute_reply":
+                elif (kind, got["parent_header"].get("msg_id")) == over and content["execution_state"] == "idle":
                     return printed.strip()
         finally:
             socket_.close()
@@ -272,9 +302,16 @@ class Hub(HubClient):
 
     def held(self) -> dict[str, Placement]:
         """The slices that there are, by the readable part of their directory's name."""
-        directories = self.slice_root.iterdir() if self.slice_root.exists() else iter(())
-        found = [path for path in directories if not path.name.startswith(".")]
-        return {path.name.rpartition("-")[0]: read_placement(path) for path in found}
+        end = time.monotonic() + PATIENCE
+        while True:
+            directories = self.slice_root.iterdir() if self.slice_root.exists() else iter(())
+            found = [path for path in directories if not path.name.startswith(".")]
+            try:
+                return {path.name.rpartition("-")[0]: read_placement(path) for path in found}
+            except PageError:  # one of them is being made or removed
+                if time.monotonic() > end:
+                    raise
+                time.sleep(_LOOK_SECONDS / 10)
 
     def until_held(self, *holders: str) -> None:
         """Wait until these and no others hold a slice."""
@@ -299,6 +336,10 @@ class Hub(HubClient):
         return [path.split("/")[2] for path in self.inside("sh", "-c", script).split()]
 
     # --- small things
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Send a signal to the hub itself."""
+        self.inside("kill", f"-{int(number)}", (self.folder / "hub.pid").read_text().strip())
 
     def _end_servers(self) -> None:
         """End what a hub that died has left."""

@@ -19,7 +19,7 @@ from traitlets.config import Config
 
 from hami_hub.spawner.kube import GpuKubeSpawner
 
-HUB_PATIENCE = 30.0
+HUB_PATIENCE = 30
 TOKEN = "secret-token"
 
 
@@ -36,8 +36,13 @@ class Start:
         self, cluster: FakeCluster, kind: type[KubeSpawner] = GpuKubeSpawner, *, user: str = "alice", **config: Any
     ) -> None:
         usual = {
-            "KubeSpawner": {"image": "img:1", "cmd": ["jupyterhub-singleuser"], "k8s_api_request_retry_timeout": 2},
-            "GpuCluster": {"token_file": str(cluster.token_file)},
+            "KubeSpawner": {
+                "image": "img:1",
+                "cmd": ["jupyterhub-singleuser"],
+                "k8s_api_request_timeout": HUB_PATIENCE,
+                "k8s_api_request_retry_timeout": HUB_PATIENCE,
+            },
+            "GpuCluster": {"token_file": str(cluster.token_file), "timeout": HUB_PATIENCE},
             "GpuSlices": {"journal_url": ""},
             "Spawner": {"start_timeout": 60},
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import httpx
-from hub_process import Hub
+from hub_process import PATIENCE, Hub
 
 
 class Person:
@@ -17,7 +17,7 @@ class Person:
 
     def __init__(self, hub: Hub, name: str, language: str = "") -> None:
         headers = {"Accept-Language": language} if language else {}
-        self.browser = httpx.Client(base_url=hub.url, follow_redirects=True, timeout=30, headers=headers)
+        self.browser = httpx.Client(base_url=hub.url, follow_redirects=True, timeout=PATIENCE, headers=headers)
         self.browser.get("/hub/login")
         self.send("/hub/login", {"username": name, "password": "x"})
 

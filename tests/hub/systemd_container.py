@@ -24,8 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-BOOT_TIMEOUT = 30  # seconds; it takes well under one
-STOP_TIMEOUT = 15  # seconds; units get 5 of them
+BOOT_TIMEOUT = 60  # seconds; it takes well under one
+STOP_TIMEOUT = 60  # seconds; units get 5 of them
 TOOLS = ("unshare", "nsenter", "setpriv", "mount", "umount", "systemd-run", "systemctl")
 PROGRAMS = (Path("/usr/lib/systemd/systemd"), Path("/lib/systemd/systemd"))
 
@@ -217,6 +217,11 @@ def _closed_folders() -> list[str]:
     homes = {Path(path).resolve() for path in (sys.prefix, sys.base_prefix)}
     above = {folder for home in homes for folder in (home, *home.parents)}
     return sorted(str(folder) for folder in above if not folder.stat().st_mode & 0o001)
+
+
+def cgroups(name: str) -> list[Path]:
+    """The cgroups of that name, wherever they are; others may come and go meanwhile."""
+    return [Path(group) for group, _, _ in os.walk("/sys/fs/cgroup") if Path(group).name == name]
 
 
 def _remove_cgroup(scratch: str, cgroup: str) -> None:

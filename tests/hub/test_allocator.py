@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -285,10 +286,11 @@ async def test_a_card_that_falls_ill_and_comes_back_serves_those_who_wait(
 async def test_a_driver_that_hangs_does_not_hang_the_hub(root: SliceRoot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocator_module, "_CARDS_PATIENCE", 0.01)
     asked: list[int] = []
+    answers = threading.Event()
 
     def hang() -> tuple[Card, ...]:
         asked.append(1)
-        time.sleep(0.3)
+        assert answers.wait(60)
         return (T4,)
 
     allocator = Allocator(root, hang, LOG)
@@ -298,6 +300,7 @@ async def test_a_driver_that_hangs_does_not_hang_the_hub(root: SliceRoot, monkey
     assert "hangs" in allocator.problem
     await allocator.refresh()
     assert asked == [1]
+    answers.set()
     await until(lambda: not allocator.problem)
     await Person(allocator, ALICE, TWO).task
 
@@ -471,7 +474,7 @@ async def test_a_server_whose_hub_died_in_mid_spawn_is_ended(
     first.root.close()
     second = Allocator(SliceRoot(shm / "slices"), lambda: (T4,), LOG)
     second.clear_strays()
-    await asyncio.wait_for(asyncio.gather(*second._ending.values()), 10)
+    await asyncio.wait_for(asyncio.gather(*second._ending.values()), 60)
     assert processes.mark(server.pid) is None
     assert folders(second) == []
 
@@ -484,7 +487,7 @@ async def test_a_damaged_limits_page_of_a_stray_is_cleared(shm: Path) -> None:
     (stray / layout.LIMITS_FILE).write_bytes(b"rubbish")
     allocator = Allocator(root, lambda: (T4,), LOG)
     allocator.clear_strays()
-    await asyncio.wait_for(asyncio.gather(*allocator._ending.values()), 10)
+    await asyncio.wait_for(asyncio.gather(*allocator._ending.values()), 60)
     assert folders(allocator) == []
 
 

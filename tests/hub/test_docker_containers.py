@@ -283,7 +283,7 @@ def test_the_runtime_is_found_by_what_docker_says(runtimes: object, there: bool)
 
 def test_a_kernel_of_the_real_server_in_a_container_is_held_to_the_slice(daemon: DockerDaemon) -> None:
     pytest.importorskip("jupyterlab")
-    real = {"cmd": [sys.executable, "-m", "jupyterhub.singleuser"], "http_timeout": 60}
+    real = {"cmd": [sys.executable, "-m", "jupyterhub.singleuser"], "http_timeout": 120}
     hub = Hub(spawner=SHAPES["docker"], container=daemon, DockerSpawner={**daemon.spawner(), **real})
     port = hub.settings["hub_url"].rpartition(":")[2]
     hub.settings["config"]["JupyterHub"] = {

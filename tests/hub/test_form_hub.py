@@ -128,8 +128,8 @@ def test_what_runs_by_now_is_not_stopped_by_a_page_that_is_old(hub: Hub) -> None
 
 def test_another_spawners_server_gets_the_hubs_own_page() -> None:
     with Hub(spawner="simple", simulated=False, JupyterHub={"template_paths": [TEMPLATES]}) as hub:
-        hub.api.post("/users/mute")
-        hub.api.post("/users/mute/server")
-        shown = Person(hub, "mute").open("/hub/spawn-pending/mute")
+        slow = Person(hub, "slow")
+        hub.api.post("/users/slow/server")
+        shown = slow.open("/hub/spawn-pending/slow")
         assert "hami-waiting" not in shown
         assert "Your server is starting up." in shown

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("kubespawner", reason="jupyterhub-kubespawner is not installed")
 
 from fake_cluster import FakeCluster, node
-from kube_start import Start
+from kube_start import HUB_PATIENCE, Start
 from test_kube_start import SLICES
 
 from hami_hub.spawner.kube import GpuCluster
@@ -64,7 +64,8 @@ async def test_a_node_that_is_not_ready_has_no_room(alice: Start, fake_cluster: 
     assert "4 GiB · 25 % Starts now" not in shown
 
 
-async def test_many_forms_ask_once(alice: Start, fake_cluster: FakeCluster) -> None:
+async def test_many_forms_ask_once(alice: Start, fake_cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hami_hub.spawner.kube.cluster._ANSWER_SECONDS", 60.0)  # drawing fifty may take over a second
     await asyncio.gather(*(form(alice) for _ in range(50)))
     assert len(fake_cluster.tokens) == 1
 
@@ -139,7 +140,7 @@ async def test_a_scheduler_that_hangs_holds_no_form_up(start: Any, fake_cluster:
             "token_file": str(fake_cluster.token_file),
         },
     )
-    assert "the GPU scheduler doesn't answer" in await asyncio.wait_for(form(made), 10)
+    assert "the GPU scheduler doesn't answer" in await asyncio.wait_for(form(made), HUB_PATIENCE)
     hanging.close()
 
 

@@ -91,8 +91,12 @@ class _site:  # noqa: N801
 
 
 def test_a_server_is_a_pod_with_its_slice_and_gives_it_back(site: Site) -> None:
+    site.kubelet.room = lambda name: False
     site.hub.ask("alice", {"profile": "small"})
-    said = site.hub.until_started("alice")
+    with site.hub.followed("alice") as said:
+        site.kubelet.room = lambda name: True
+        site.kubelet.look_again()
+    site.hub.until_started("alice")
     assert "You have 4 GiB · 25 % of a Tesla T4. Your server is starting." in said
     assert site.hub.call("alice", "env")["JUPYTERHUB_USER"] == "alice"
     [pod] = [site.cluster.pod(name) for name in site.pods()]
@@ -204,7 +208,7 @@ def test_a_refusal_of_the_clusters_is_text_wherever_it_is_shown(site: Site) -> N
     # The hub shows the form again if it is told within a second, else the page with the progress.
     page = person.send("/hub/spawn", {"profile": "small"})
     assert "<b>No</b>" not in page
-    *_, last = site.hub.progress("bob")
+    *_, last = site.hub.until_over("bob")
     assert last["html_message"] == html.escape("The cluster refused your server. <b>No</b>.")
 
 
@@ -226,10 +230,8 @@ def test_why_a_pod_has_no_place_without_a_gpu_scheduler(site: Site) -> None:
     site.hub.ask("bob", {"profile": "cpu"})
     site.until_pods("jupyter-bob")
     site.cluster.status("jupyter-bob", unschedulable("0/3 nodes are available: 3 Insufficient cpu."))
-    for event in site.hub.progress("bob"):
-        if "CPU" in event["message"]:
-            assert event["message"].startswith("No machine of the cluster has enough free CPU for your server.")
-            break
+    said = next(event["message"] for event in site.hub.progress("bob") if "CPU" in event["message"])
+    assert said.startswith("No machine of the cluster has enough free CPU for your server.")
 
 
 def test_the_state_is_plain_data(site: Site) -> None:

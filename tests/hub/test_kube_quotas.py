@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -198,6 +199,7 @@ async def test_a_start_that_comes_to_nothing_is_not_charged(start: Any, fake_clu
         fake_cluster.status(made.name, waiting("InvalidImageName"))
     if end == "is cancelled":
         outcome.cancel()
+    await asyncio.wait({outcome})
     await made.seen(lambda: not charges(made))
     assert fake_cluster.pod(made.name) is None
 
@@ -238,7 +240,7 @@ def test_names_that_can_not_be_labels_stay_apart() -> None:
 
 
 def test_a_hub_stops_a_pod_at_the_end_of_its_lifetime_and_charges_it_over_a_restart() -> None:
-    quota = {"hami.vram": "8GiB", "hami.max-lifetime": "20s"}
+    quota = {"hami.vram": "8GiB", "hami.max-lifetime": "40s"}
     with _site(OURS, GpuSlices={"default_quota": quota}) as site:
         site.hub.start("alice", {"profile": "small"})
         site.hub.kill()

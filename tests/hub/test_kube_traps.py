@@ -16,7 +16,7 @@ pytest.importorskip("kubespawner", reason="jupyterhub-kubespawner is not install
 
 from fake_cluster import FakeCluster, limits_of, running, waiting
 from jupyterhub.spawner import SpawnException
-from kube_start import TOKEN, Start, as_shown, counts, listening
+from kube_start import HUB_PATIENCE, TOKEN, Start, as_shown, counts, listening
 from kubespawner import KubeSpawner
 
 from hami_hub.spawner import GpuSpawnError, Reason
@@ -266,7 +266,7 @@ async def test_an_event_without_a_time_does_not_end_the_progress(
             return False
         return False
 
-    assert await asyncio.wait_for(follow(), 10)
+    assert await asyncio.wait_for(follow(), HUB_PATIENCE)
 
 
 @pytest.mark.parametrize(

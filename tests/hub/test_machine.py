@@ -70,7 +70,7 @@ def test_a_kernel_of_the_real_server_is_held_to_the_slice() -> None:
     real = {
         "cmd": [sys.executable, "-m", "jupyterhub.singleuser"],
         "args": ["--allow-root", "--ServerApp.log_level=ERROR"],
-        "http_timeout": 60,
+        "http_timeout": 120,
     }
     with Hub(spawner=SIMPLE, Spawner=real) as hub:
         hub.start("alice", {"profile": "small"})

@@ -128,9 +128,8 @@ def test_the_form_shows_the_card_and_the_profiles(hub: Hub) -> None:
     assert "Only for members of research." in page
 
 
-@IN_ONE_SHAPE
-def test_a_refused_form_is_shown_again_with_the_sentence(hub: Hub) -> None:
-    person = Person(hub, "bob")
+def test_a_refused_form_is_shown_again_with_the_sentence(patient_hub: Hub) -> None:
+    person = Person(patient_hub, "bob")
     person.open("/hub/spawn")
     page = person.send(
         "/hub/spawn",
@@ -159,7 +158,7 @@ def test_a_link_can_start_an_amount(hub: Hub) -> None:
 @IN_ONE_SHAPE
 def test_the_progress_page_gets_the_words_as_text_and_as_html(hub: Hub) -> None:
     hub.ask("mute", {"profile": "small"})
-    *_, last = hub.progress("mute")
+    *_, last = hub.until_over("mute")
     assert last["failed"]
     assert last["message"].startswith("Spawn failed: Your server started but did not answer")
     assert last["html_message"] == html.escape(last["message"].removeprefix("Spawn failed: "))

@@ -12,10 +12,8 @@ from typing import Any
 
 import httpx
 import pytest
-from hub_process import Hub
+from hub_process import PATIENCE, Hub
 from page_visitor import PAGE, Visitor, until_page
-
-PATIENCE = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +61,7 @@ def until(condition: Any) -> Any:
     end = time.monotonic() + PATIENCE
     while not (found := condition()):
         if time.monotonic() > end:
-            raise TimeoutError
+            raise TimeoutError(f"Still {found}")
         time.sleep(0.2)
     return found
 
@@ -76,12 +74,15 @@ def test_of_a_hub_that_has_started_nothing_yet_nothing_is_amiss(visit):
 def test_an_admin_sees_everybodys_slices_and_what_is_in_use(hub, visit):
     hub.start("alice", {"profile": "small"})
     hub.start("bob", {"profile": "half"}, "lab")
-    rows = until(lambda: len(found := visit("ada").sections()["slices"]) == 2 and found)
-    assert {(row["user"], row["server"], row["vram"], row["cores"], row["profile"]) for row in rows.values()} == {
-        ("alice", "", 4096, 25, "small"),
-        ("bob", "lab", 8192, 50, "half"),
-    }
-    assert set(visit("ada").sections()["used"]) == set(rows)
+    wanted = {("alice", "", 4096, 25, "small"), ("bob", "lab", 8192, 50, "half")}
+
+    def seen() -> bool:
+        sections = visit("ada").sections()
+        rows, said = sections["slices"], ("user", "server", "vram", "cores", "profile")
+        shown = {tuple(row[each] for each in said) for row in rows.values()}
+        return shown == wanted and len(rows) == 2 and set(sections["used"]) == set(rows)
+
+    until(seen)
 
 
 def test_only_what_changed_is_sent(hub, visit):
@@ -135,11 +136,11 @@ def test_who_may_ask_what(visit, name, path, status):
 
 @pytest.mark.parametrize("path", ["api/now", "api/me", "api/quotas/research"])
 def test_a_stranger_is_told_to_log_in(hub, path):
-    assert httpx.get(f"{hub.url}{PAGE}{path}").status_code == 401
+    assert httpx.get(f"{hub.url}{PAGE}{path}", timeout=PATIENCE).status_code == 401
 
 
 def test_a_strangers_page_is_the_login(hub):
-    answer = httpx.get(f"{hub.url}{PAGE}", follow_redirects=True)
+    answer = httpx.get(f"{hub.url}{PAGE}", follow_redirects=True, timeout=PATIENCE)
     assert answer.url.path == "/hub/login"
 
 
@@ -233,12 +234,12 @@ def test_without_the_pages_token_nothing_is_written(hub, visit):
 
 def test_a_token_is_as_good_as_a_login_and_no_better(hub, visit):
     token = visit("ada").token("groups!group=research", "access:services!service=hami")
-    mine = {"Authorization": f"token {token}"}
-    place = f"{hub.url}{PAGE}api"
-    assert httpx.get(f"{place}/now", headers=mine).status_code == 403
-    answer = httpx.put(f"{place}/quotas/research", json={"hami.vram": "6GiB"}, headers={**mine, "If-Match": "*"})
-    assert answer.status_code == 200, answer.text
-    assert httpx.put(f"{place}/quotas/other", json={}, headers={**mine, "If-Match": "*"}).status_code == 403
+    mine = {"Authorization": f"token {token}", "If-Match": "*"}
+    with httpx.Client(base_url=f"{hub.url}{PAGE}api", headers=mine, timeout=PATIENCE) as api:
+        assert api.get("/now").status_code == 403
+        answer = api.put("/quotas/research", json={"hami.vram": "6GiB"})
+        assert answer.status_code == 200, answer.text
+        assert api.put("/quotas/other", json={}).status_code == 403
     assert written(hub) == {"hami.vram": "6GiB"}
 
 
@@ -253,6 +254,7 @@ def test_use_is_there_as_a_table_for_spreadsheets(hub, visit):
 # --- without the hub -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.timeout(600)  # groups are known for half a minute, and two hubs come up
 def test_without_the_hub_the_page_says_so_and_a_new_hub_brings_a_new_one():
     hub = Hub(spawner="hami-simple", Authenticator={"admin_users": ["ada"]})
     hub.settings["page"] = {}
@@ -268,7 +270,8 @@ def test_without_the_hub_the_page_says_so_and_a_new_hub_brings_a_new_one():
             assert "The hub doesn't answer." in notes["0"]["text"]
             assert [row["user"] for row in ada.sections()["slices"].values()] == ["alice"]
             assert ada.put("api/quotas/research", {}, **{"If-Match": "*"}).status_code in (403, 503)
-            stranger = httpx.get(f"{hub.url}{PAGE}api/now", headers={"Authorization": "token unknown"})
+            unknown = {"Authorization": "token unknown"}
+            stranger = httpx.get(f"{hub.url}{PAGE}api/now", headers=unknown, timeout=PATIENCE)
             assert stranger.status_code == 503
             assert "nobody can be known" in stranger.json()["message"]
         finally:

@@ -163,7 +163,7 @@ def test_a_missing_source_fails_the_unit_but_not_systemd_run(systemd: SystemdCon
 def test_loopback_and_interpreter_are_shared_with_the_machine(systemd: SystemdContainer, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(10)
+        server.settimeout(60)
         port = server.getsockname()[1]
         program = f"import os, socket; socket.create_connection(('127.0.0.1', {port})).send(b'%d' % os.getuid())"
         run_unit(systemd, f'{sys.executable} -c "{program}"', "User=nobody")
@@ -208,12 +208,15 @@ def test_stop_ends_units_in_order_then_every_process_and_leaves_no_folder(tmp_pa
     scratch = Path(container._scratch.name)
     last_act = f"--property=ExecStopPost=touch {tmp_path}/stopped"
     container.run("systemd-run", last_act, "sleep", "1000", check=True)
-    with subprocess.Popen(container.inside("sleep", "1000")) as outside_any_unit:
+    command = container.inside("sh", "-c", "echo inside; exec sleep 1000")
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as outside_any_unit:
+        assert outside_any_unit.stdout is not None
+        assert outside_any_unit.stdout.readline() == b"inside\n"
         container.stop()
-        assert outside_any_unit.wait(10) == 128 + signal.SIGKILL or outside_any_unit.returncode < 0
+        assert outside_any_unit.wait(60) == 128 + signal.SIGKILL or outside_any_unit.returncode < 0
     assert (tmp_path / "stopped").exists()
     assert not scratch.exists()
-    assert not list(Path("/sys/fs/cgroup").glob(f"**/{container._cgroup}"))
+    assert not systemd_container.cgroups(container._cgroup)
     container.stop()  # again: harmless
 
 
@@ -232,7 +235,7 @@ time.sleep(600)
         pid, cgroup = run.stdout.readline().split()
         descriptor = os.pidfd_open(int(pid))
         run.kill()
-    assert select.select([descriptor], [], [], 20)[0], "systemd outlived the test run"
+    assert select.select([descriptor], [], [], 60)[0], "systemd outlived the test run"
     os.close(descriptor)
     systemd_container._remove_cgroup(str(tmp_path), cgroup)  # all that such an end leaves, but for an empty folder
 

@@ -31,8 +31,9 @@ def test_the_next_one_waits_for_the_whole_card_with_the_reason_and_starts_when_i
     hub.ask("carol", {"profile": "half"})
     assert hub.until_waiting("carol").startswith("You are 2nd in line. 8 GiB · 50 % is not free now")
     assert list(hub.held()) == ["alice"]
-    hub.stop("alice")
-    said = hub.until_started("bob")
+    with hub.followed("bob") as said:
+        hub.stop("alice")
+    hub.until_started("bob")
     assert "You have 4 GiB · 25 % of a Tesla T4. Your server is starting." in said
     hub.until_started("carol")
     hub.until_held("bob", "carol")
