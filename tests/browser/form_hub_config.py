@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from jupyterhub.auth import DummyAuthenticator
-from jupyterhub.handlers import pages
 from jupyterhub.spawner import SimpleLocalProcessSpawner
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from form_scenes import SCENES
@@ -28,23 +28,12 @@ from hami_hub.spawner.cancelling import cancel_url
 from hami_hub.spawner.errors import GpuSpawnError, Reason
 from hami_hub.spawner.form import ShowForm, parse_form, read_link, render_form, waiting_view
 from hami_hub.spawner.news import News
+from tests.patient_forms import forms_wait
 
 FOLDER = Path.cwd()
 
-
-class Patient:
-    """asyncio for JupyterHub's pages: they show a refusal on the form if it comes within a second, and here also if the
-    machine is busy for longer.  A start that waits is left to its own page after that second.
-    """
-
-    def __getattr__(self, name):
-        return getattr(asyncio, name)
-
-    async def wait(self, starts, timeout):
-        return await asyncio.wait(starts, timeout=timeout if any(FOLDER.glob("*.news")) else 60)
-
-
-pages.asyncio = Patient()
+# A start that waits is left to its own page.
+forms_wait(lambda: 0 if any(FOLDER.glob("*.news")) else 60)
 
 
 class ScriptedStart(SimpleLocalProcessSpawner):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from jupyterhub.handlers import pages
 from traitlets.config import get_config
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
 import hami_hub
+from tests.patient_forms import forms_wait
 
 settings: dict[str, Any] = json.loads(os.environ["HAMI_TEST_HUB"])
 folder = Path(settings["folder"])
@@ -78,20 +79,8 @@ def before_spawn(spawner: Any) -> None:
 
 c.Spawner.pre_spawn_hook = before_spawn
 
-
-class Patient:
-    """`asyncio`, as the hub's pages use it: they give a start one second to be refused."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(asyncio, name)
-
-    @staticmethod
-    async def wait(tasks: Any, timeout: float) -> Any:
-        return await asyncio.wait(tasks, timeout=max(timeout, settings["patient"]))
-
-
 if settings["patient"]:
-    pages.asyncio = Patient()
+    forms_wait(lambda: settings["patient"])
 
 for name, values in settings["config"].items():
     c[name].update(values)
