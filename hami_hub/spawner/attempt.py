@@ -103,6 +103,11 @@ class Attempt:
         self._books.journal.opened(self._start)
         return None
 
+    def becomes(self, pod: str) -> None:
+        """The pod that is made for it, should that be another than was foreseen: as `Start.pod`."""
+        if pod != self._start.pod:
+            self._tell(pod=pod)
+
     def waits(self, position: int, why: str = "") -> None:
         """It is in line.
 

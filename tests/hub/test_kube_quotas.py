@@ -79,6 +79,17 @@ async def test_a_pod_tells_who_pays_and_is_charged_until_it_is_gone(
     assert charges(made) == []
 
 
+async def test_a_pod_that_a_profile_names_is_known_by_that_name(
+    start: Any, fake_cluster: FakeCluster, port: int
+) -> None:
+    made = start(GpuSlices=SLICES, GpuKubeSpawner={"profile_overrides": {"small": {"pod_name": "special"}}})
+    runs(made, fake_cluster, port)
+    await made.run({"profile": "small"})
+    [pod] = fake_cluster.made
+    [opened] = made.spawner.slices.books.journal.open_now()
+    assert (pod["metadata"]["name"], opened.pod) == ("special", f"{pod['metadata']['namespace']}/special")
+
+
 async def in_line(made: Start, cluster: FakeCluster, profile: str) -> None:
     """Somebody waits for a place in the scheduler's queue."""
     await made.begin({"profile": profile})

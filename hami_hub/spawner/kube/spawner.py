@@ -219,6 +219,8 @@ class GpuKubeSpawner(GpuSlicesMixin, StrictProfileList):
 
     async def _make_create_pod_request(self, pod: Any, request_timeout: float) -> bool:
         """KubeSpawner's, which would log the whole pod with the server's token when it is refused."""
+        assert self._attempt is not None
+        self._attempt.becomes(self.its_pod())  # what a profile changes may be its name
         asked = self.api.create_namespaced_pod(self.namespace, pod)
         try:
             return await self._own.make(self.namespace, self.pod_name, asked, request_timeout)
