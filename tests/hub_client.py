@@ -9,6 +9,15 @@ from urllib.parse import quote
 
 import httpx
 
+# httpcore closes idle connections beyond a limit, also one that another thread has just been given: so none is closed.
+_KEEP_ALL = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=None)
+
+
+def api_client(hub_url: str, token: str, patience: float) -> httpx.Client:
+    """What asks the API of the hub at `hub_url`, from any number of threads; each answer has `patience` seconds."""
+    headers = {"Authorization": f"token {token}"}
+    return httpx.Client(base_url=f"{hub_url}/hub/api", headers=headers, timeout=patience, limits=_KEEP_ALL)
+
 
 class Failed(Exception):
     """A server was not started; the text is what the person read."""

@@ -23,7 +23,7 @@ import yaml
 
 from tests.cluster.hami import Hami
 from tests.cluster.rig import Cluster, images
-from tests.hub_client import Failed, HubClient
+from tests.hub_client import Failed, HubClient, api_client
 
 HERE = Path(__file__).parent
 PATIENCE = 120.0
@@ -91,8 +91,7 @@ class HubSite(HubClient):
             env={"CONFIGPROXY_AUTH_TOKEN": self._token},
         )
         port = self.cluster.forward(address, PORTS["hub_url"])
-        headers = {"Authorization": f"token {self._token}"}
-        self.api = httpx.Client(base_url=f"http://127.0.0.1:{port}/hub/api", headers=headers, timeout=PATIENCE)
+        self.api = api_client(f"http://127.0.0.1:{port}", self._token, PATIENCE)
         self.url = f"http://127.0.0.1:{self.cluster.forward(address, PORTS['url'])}"
         self.begin()
         return self

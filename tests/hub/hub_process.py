@@ -29,7 +29,7 @@ from hami_hub import native
 from hami_hub.core.slices import Placement
 from hami_hub.slicepage import PageError, read_placement
 from hami_hub.spawner.leftovers import SERVER_FILE
-from tests.hub_client import Failed, HubClient
+from tests.hub_client import Failed, HubClient, api_client
 
 HERE = Path(__file__).parent
 PATIENCE = 120.0
@@ -95,9 +95,7 @@ class Hub(HubClient):
         }
         self._proxy: subprocess.Popen[bytes] | None = None
         self._hub: subprocess.Popen[bytes] | None = None
-        self.api = httpx.Client(
-            base_url=f"{hub_url}/hub/api", headers={"Authorization": f"token {self._token}"}, timeout=PATIENCE
-        )
+        self.api = api_client(hub_url, self._token, PATIENCE)
 
     # --- the hub itself
 
