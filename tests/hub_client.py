@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 
+PATIENCE = 120.0  # seconds, on a busy machine
 # httpcore closes idle connections beyond a limit, also one that another thread has just been given: so none is closed.
 _KEEP_ALL = httpx.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=None)
 
 
-def api_client(hub_url: str, token: str, patience: float) -> httpx.Client:
-    """What asks the API of the hub at `hub_url`, from any number of threads; each answer has `patience` seconds."""
+def api_client(hub_url: str, token: str) -> httpx.Client:
+    """What asks the API of the hub at `hub_url`, from any number of threads."""
     headers = {"Authorization": f"token {token}"}
-    return httpx.Client(base_url=f"{hub_url}/hub/api", headers=headers, timeout=patience, limits=_KEEP_ALL)
+    return httpx.Client(base_url=f"{hub_url}/hub/api", headers=headers, timeout=PATIENCE, limits=_KEEP_ALL)
 
 
 class Failed(Exception):
@@ -34,6 +36,29 @@ class HubClient:
             for line in answer.iter_lines():
                 if line.startswith("data: "):
                     yield json.loads(line.removeprefix("data: "))
+
+    def until_started(self, user: str, server: str = "") -> list[str]:
+        """Follow the progress to its end; all that was said.
+
+        Raises:
+            Failed: the server was not started, with what the person read.
+        """
+        told = self.until_over(user, server)
+        if told[-1].get("failed"):
+            raise Failed(told[-1]["message"].removeprefix("Spawn failed: "))
+        return [event["message"] for event in told]
+
+    def until_over(self, user: str, server: str = "") -> list[dict[str, Any]]:
+        """Follow the progress to its end; all events, of which the last says what came of the start."""
+        told: list[dict[str, Any]] = []
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            for event in self.progress(user, server):
+                told.append(event)
+                if event.get("failed") or event.get("ready"):
+                    return told
+            time.sleep(0.1)  # it failed, and the hub is only about to say so
+        raise Failed("The progress ended without an end.")
 
     def start(self, user: str, options: Any, server: str = "") -> list[str]:
         """Start a server; what was told until it was ready.

@@ -53,7 +53,7 @@ class Hub:
             if time.monotonic() >= self._groups_until:
                 self._groups_until = time.monotonic() + _GROUPS_SECONDS
                 try:
-                    self._groups = tuple(_group(model) for model in await self._all("/groups"))
+                    self._groups = tuple(_group(model) for model in await self._all_groups())
                     self.problem = ""
                 except HubError as error:
                     self.problem = str(error)
@@ -89,10 +89,10 @@ class Hub:
         place = f"/groups/{quote(name, safe='')}/properties"
         return _group(await self._ask("PUT", place, body=dict(properties), token=token))
 
-    async def _all(self, place: str) -> list[dict[str, Any]]:
+    async def _all_groups(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         while True:
-            said = await self._ask("GET", f"{place}?offset={len(found)}&limit={_PAGE}")
+            said = await self._ask("GET", f"/groups?offset={len(found)}&limit={_PAGE}")
             items = said.get("items", [])
             found += items
             if not items or said.get("_pagination", {}).get("next") is None:

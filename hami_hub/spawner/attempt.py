@@ -194,7 +194,7 @@ class Attempt:
         Raises:
             StateError: it can't be read.
         """
-        attempt = cls(books, user, server, pod)
+        attempt = cls(books, user, server)
         try:
             charge = saved["charge"]
             attempt._start = Start(

@@ -23,10 +23,9 @@ import yaml
 
 from tests.cluster.hami import Hami
 from tests.cluster.rig import Cluster, images
-from tests.hub_client import Failed, HubClient, api_client
+from tests.hub_client import PATIENCE, Failed, HubClient, api_client
 
 HERE = Path(__file__).parent
-PATIENCE = 120.0
 # In the cluster's network, which is the cluster's alone.
 PORTS = {"url": 8100, "hub_url": 8101, "proxy_url": 8102}
 PAGE_PORT = 8103
@@ -91,7 +90,7 @@ class HubSite(HubClient):
             env={"CONFIGPROXY_AUTH_TOKEN": self._token},
         )
         port = self.cluster.forward(address, PORTS["hub_url"])
-        self.api = api_client(f"http://127.0.0.1:{port}", self._token, PATIENCE)
+        self.api = api_client(f"http://127.0.0.1:{port}", self._token)
         self.url = f"http://127.0.0.1:{self.cluster.forward(address, PORTS['url'])}"
         self.begin()
         return self
@@ -148,17 +147,6 @@ class HubSite(HubClient):
         answer = self.api.post(self.place(user, server), json=body, headers={"Accept-Language": language})
         if answer.status_code >= 400:
             raise Failed(answer.json()["message"])
-
-    def until_started(self, user: str, server: str = "") -> list[str]:
-        """Follow the progress to its end; all that was said."""
-        said: list[str] = []
-        for event in self.progress(user, server):
-            said.append(event["message"])
-            if event.get("failed"):
-                raise Failed(event["message"].removeprefix("Spawn failed: "))
-            if event.get("ready"):
-                return said
-        raise Failed("The progress ended without an end.")
 
     def until_told(self, user: str, part: str) -> str:
         """What the person is told that has `part` in it, once they are."""

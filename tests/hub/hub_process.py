@@ -29,10 +29,9 @@ from hami_hub import native
 from hami_hub.core.slices import Placement
 from hami_hub.slicepage import PageError, read_placement
 from hami_hub.spawner.leftovers import SERVER_FILE
-from tests.hub_client import Failed, HubClient, api_client
+from tests.hub_client import PATIENCE, Failed, HubClient, api_client
 
 HERE = Path(__file__).parent
-PATIENCE = 120.0
 _LOOK_SECONDS = 0.1
 _LOG_SHOWN = 8000  # characters
 _ASKED_BY_TESTS = re.compile(r" 200 GET /hub/api/users/")
@@ -95,7 +94,7 @@ class Hub(HubClient):
         }
         self._proxy: subprocess.Popen[bytes] | None = None
         self._hub: subprocess.Popen[bytes] | None = None
-        self.api = api_client(hub_url, self._token, PATIENCE)
+        self.api = api_client(hub_url, self._token)
 
     # --- the hub itself
 
@@ -190,25 +189,6 @@ class Hub(HubClient):
         answer = self.api.post(place, json=body) if body is not None else self.api.post(place)
         if answer.status_code >= 400:
             raise Failed(answer.json()["message"])
-
-    def until_started(self, user: str, server: str = "") -> list[str]:
-        """Follow the progress to its end; all that was said."""
-        told = self.until_over(user, server)
-        if told[-1].get("failed"):
-            raise Failed(told[-1]["message"].removeprefix("Spawn failed: "))
-        return [event["message"] for event in told]
-
-    def until_over(self, user: str, server: str = "") -> list[dict[str, Any]]:
-        """Follow the progress to its end; all events, of which the last says what came of the start."""
-        told: list[dict[str, Any]] = []
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            for event in self.progress(user, server):
-                told.append(event)
-                if event.get("failed") or event.get("ready"):
-                    return told
-            time.sleep(0.1)  # it failed, and the hub is only about to say so
-        raise Failed("The progress ended without an end.")
 
     @contextlib.contextmanager
     def followed(self, user: str, server: str = "") -> Iterator[list[str]]:

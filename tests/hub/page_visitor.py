@@ -9,8 +9,9 @@ from typing import Any
 
 import httpx
 
+from tests.hub_client import PATIENCE
+
 PAGE = "/services/hami/"
-PATIENCE = 120.0
 
 
 class Visitor:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import httpx
-from hub_process import PATIENCE, Hub
+from hub_process import Hub
+
+from tests.hub_client import PATIENCE
 
 
 class Person:

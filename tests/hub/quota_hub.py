@@ -14,14 +14,14 @@ from hami_hub.journal import JournalError, Reader
 class QuotaHub(Hub):
     """A hub, and its journal."""
 
-    def journal(self, until: Callable[[list[Start]], bool] = lambda starts: True) -> list[Start]:
-        """The journal's starts, oldest first, as soon as `until` holds of them."""
+    def journal(self, until: Callable[[list[Start]], bool] = lambda starts: True, *, since: float = 0.0) -> list[Start]:
+        """The journal's starts that were asked for `since`, oldest first, as soon as `until` holds of them."""
         reader = Reader(f"sqlite:///{self.folder}/hami-hub.sqlite")
         found: list[Start] = []
 
         def holds() -> bool:
             try:
-                found[:] = reversed(reader.starts(0, time.time() + 60))
+                found[:] = [each for each in reversed(reader.starts(0, time.time() + 60)) if each.asked_at >= since]
             except JournalError:
                 found.clear()
             return until(found)

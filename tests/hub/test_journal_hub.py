@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hub_process import PATIENCE, Hub
+from hub_process import Hub
 from left import left_empty
 from prometheus_client.parser import text_string_to_metric_families
 from quota_hub import QuotaHub
 
 from hami_hub.cli import main
 from hami_hub.core.history import Start, StartState
-from tests.hub_client import Failed
+from tests.hub_client import PATIENCE, Failed
 
 GIB = 1024**3
 

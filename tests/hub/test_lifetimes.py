@@ -42,10 +42,10 @@ def hub(shared: QuotaHub) -> Iterator[QuotaHub]:
 def ended(hub: QuotaHub, user: str, begun: float) -> Start:
     """The start that somebody asked for since then, when its server is gone."""
 
-    def found(starts: list[Start]) -> list[Start]:
-        return [start for start in starts if start.user == user and start.asked_at >= begun and not start.state.open]
+    def gone(starts: list[Start]) -> list[Start]:
+        return [start for start in starts if start.user == user and not start.state.open]
 
-    [start] = found(hub.journal(lambda starts: bool(found(starts))))
+    [start] = gone(hub.journal(lambda starts: bool(gone(starts)), since=begun))
     return start
 
 

@@ -21,11 +21,6 @@ from hami_hub.core.history import Start
 SMALL = {"profile": "other", "vram": "512 MiB"}
 
 
-def since(begun: float, starts: list[Start]) -> list[Start]:
-    """Those of the starts that were asked for since then."""
-    return [start for start in starts if start.asked_at >= begun]
-
-
 @pytest.fixture(scope="module")
 def shared() -> Iterator[QuotaHub]:
     everybody = {"concurrent_spawn_limit": 0}
@@ -237,7 +232,7 @@ def test_whatever_way_a_server_takes_it_is_charged_once_and_no_longer_than_it_la
         ("alice", "ended", ""),
         ("bob", "ended", ""),
     }
-    hub.journal(lambda starts: became <= {(each.user, each.state.value, each.reason) for each in since(begun, starts)})
+    hub.journal(lambda starts: became <= {(each.user, each.state.value, each.reason) for each in starts}, since=begun)
 
 
 def test_who_waits_in_line_is_charged_since_it_is_a_promise(hub: QuotaHub) -> None:
@@ -306,5 +301,5 @@ def test_a_person_reads_it_in_their_own_language_and_the_log_in_english(patient_
     assert "No GPU server at all" not in said["ja"]
     assert "hami.servers" in said["ja"]
     assert "No GPU server at all is paid by the group ml" in hub.log.read_text()
-    refused = since(begun, hub.journal(lambda starts: len(since(begun, starts)) == 2))
+    refused = hub.journal(lambda starts: len(starts) == 2, since=begun)
     assert all(start.words.startswith("No GPU server at all is paid") for start in refused)

@@ -12,8 +12,10 @@ from typing import Any
 
 import httpx
 import pytest
-from hub_process import PATIENCE, Hub
+from hub_process import Hub
 from page_visitor import PAGE, Visitor, until_page
+
+from tests.hub_client import PATIENCE
 
 
 @pytest.fixture(scope="module")
