@@ -107,7 +107,8 @@ class Process(ctypes.Structure):
         ("overhead", ctypes.c_uint64 * MAX_CARDS),
         ("view", ctypes.c_uint64),
         ("imports", ctypes.c_uint64),
-        ("reserved", ctypes.c_uint64 * 10),
+        ("moving", ctypes.c_uint64),
+        ("reserved", ctypes.c_uint64 * 9),
     ]
 
 

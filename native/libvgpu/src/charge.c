@@ -3,10 +3,10 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cards.h"
+#include "doubt.h"
 #include "driver.h"
 #include "footprint.h"
 #include "graph.h"
@@ -31,11 +31,6 @@ uint64_t charge_round(uint64_t bytes)
 }
 
 // ---- making room ------------------------------------------------------------------------------------------------
-
-static void pause_shortly(void)
-{
-    nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
-}
 
 // Our own operation is under way, and has taken nothing yet: it must not make the look inexact.
 static void look_again(int card)
@@ -62,11 +57,12 @@ static bool reserve(struct ledger *ledger, int card, uint64_t bytes)
     pool_trim(card);
     graph_trim(card);
     look_again(card);
-    if (ledger_reserve(ledger, (unsigned)card, bytes, limit, NULL))
-        return true;
-    // somebody else's attempt, about to be taken back, may have stood in the way
-    pause_shortly();
-    return ledger_reserve(ledger, (unsigned)card, bytes, limit, NULL);
+    struct doubt doubt = {0};
+    do {
+        if (ledger_reserve(ledger, (unsigned)card, bytes, slice_vram((unsigned)card), NULL))
+            return true;
+    } while (doubt_remains(&doubt, card, bytes));
+    return false;
 }
 
 static void release(struct ledger *ledger, int card, uint64_t bytes, uint8_t flags)
@@ -116,6 +112,16 @@ CUresult charge_undone(int card, uint64_t asked, const char *call)
     return charge_refuse(card, asked, call);
 }
 
+static bool stays_over(const struct ledger *ledger, int card)
+{
+    struct doubt doubt = {0};
+    do {
+        if (ledger_used(ledger->usage, (unsigned)card) <= slice_vram((unsigned)card))
+            return false;
+    } while (doubt_remains(&doubt, card, 0));
+    return true;
+}
+
 bool charge_over_limit(int card)
 {
     struct ledger *ledger = card >= 0 ? member_ledger() : NULL;
@@ -129,7 +135,7 @@ bool charge_over_limit(int card)
         graph_trim(card);
         footprint_refresh(card);
     }
-    return ledger_used(ledger->usage, (unsigned)card) > slice_vram((unsigned)card);
+    return stays_over(ledger, card);
 }
 
 // ---- one allocation -----------------------------------------------------------------------------------------------
@@ -147,6 +153,8 @@ static bool begin(struct charge *charge, struct ledger *ledger, int card, uint64
     }
     charge->card = card;
     charge->taken = fits ? taken : 0;
+    if (charge->flags & OBJECT_SMALL)
+        charge_mark_estimate(charge);
     return true;
 }
 
@@ -235,7 +243,16 @@ bool charge_rest(struct charge *charge, int card, const char *call)
         return false;
     }
     charge->card = card;
+    charge_mark_estimate(charge);
     return true;
+}
+
+void charge_mark_estimate(struct charge *charge)
+{
+    if (charge->card < 0 || !charge->taken)
+        return;
+    charge->estimated = charge->taken;
+    ledger_begin_move(member_ledger(), charge->estimated);
 }
 
 void charge_mark_managed(struct charge *charge)
@@ -244,6 +261,13 @@ void charge_mark_managed(struct charge *charge)
         return;
     charge->flags |= OBJECT_MANAGED;
     footprint_hide(charge->card, (int64_t)charge->taken);
+}
+
+static void end_estimate(struct charge *charge)
+{
+    if (charge->estimated)
+        ledger_end_move(member_ledger(), charge->estimated);
+    charge->estimated = 0;
 }
 
 bool charge_correct(struct charge *charge, uint64_t bytes)
@@ -259,7 +283,8 @@ bool charge_correct(struct charge *charge, uint64_t bytes)
         ledger_release(ledger, (unsigned)charge->card, charge->taken - taken);
     charge->taken = taken;
     charge->flags = (uint8_t)((charge->flags & ~OBJECT_SMALL) | (is_small ? OBJECT_SMALL : 0));
-    return ledger_used(ledger->usage, (unsigned)charge->card) <= slice_vram((unsigned)charge->card);
+    end_estimate(charge);
+    return !stays_over(ledger, charge->card);
 }
 
 CUresult charge_finish(struct charge *charge, CUresult result)
@@ -271,6 +296,7 @@ CUresult charge_finish(struct charge *charge, CUresult result)
         release(ledger, charge->card, charge->taken, charge->flags);
         ledger_note_peak(ledger, (unsigned)charge->card);
     }
+    end_estimate(charge);
     footprint_leave(charge->card);
     return result;
 }

@@ -23,6 +23,7 @@ struct charge {
     uint64_t taken; // in the ledger; 0 of a small one: none of it, it must fit into a block that is there
     uint8_t flags;  // enum object_flag
     const char *call;
+    uint64_t estimated; // of what was taken, a guess until the driver has answered: others may not be refused for it
 };
 
 // Reserve for linear memory or an array on the current context's card, or for anything of whole blocks on a card of the slice.
@@ -33,6 +34,9 @@ CUresult charge_card(struct charge *charge, int card, uint64_t bytes, const char
 
 // The same to the byte, for a call whose cost is known from the last time.
 CUresult charge_exactly(struct charge *charge, int card, uint64_t bytes, const char *call);
+
+// What was reserved is the most that the call may take: after it the caller counts itself what it took, and gives all this back.
+void charge_mark_estimate(struct charge *charge);
 
 // All that is left of the slice, for a call whose cost nobody knows.  False: nothing is, for now.
 bool charge_rest(struct charge *charge, int card, const char *call);

@@ -178,8 +178,11 @@ static bool compare_with_figure(struct ledger *ledger, int card)
         if (found == 0 && atomic_load(&cards[card].way) != WAY_FIGURE)
             return false;
         atomic_store(&cards[card].way, WAY_FIGURE);
+        uint64_t after = visible(ledger, card);
         quiet = quiet && atomic_load(&cards[card].in_flight) == 0 &&
-                atomic_load(&cards[card].generation) == generation && visible(ledger, card) == shown;
+                atomic_load(&cards[card].generation) == generation && after == shown;
+        // what came between the two is in the figure too: it must not be raised by that
+        shown = after > shown ? after : shown;
         if (quiet) {
             settle(ledger, card, 0, figure > shown ? figure - shown : 0);
             return true;

@@ -273,6 +273,7 @@ static CUresult start_with_memory(start real, CUgraphExec exec, CUstream stream,
     CUresult refused = reserve_growth(&charge, card, object->bytes, call);
     if (refused != CUDA_SUCCESS)
         return refused;
+    charge_mark_estimate(&charge);
     CUresult result = real(exec, stream);
     if (result == CUDA_SUCCESS) {
         object->value = (uint32_t)object->value | ((uint64_t)atomic_load(&trims) + 1) << 32;

@@ -41,11 +41,48 @@ uint64_t ledger_used(const struct hami_usage *usage, unsigned card)
     return sum;
 }
 
+void ledger_begin_move(struct ledger *ledger, uint64_t bytes)
+{
+    atomic_fetch_add(&ledger->self->moving, bytes);
+}
+
+void ledger_end_move(struct ledger *ledger, uint64_t bytes)
+{
+    atomic_fetch_sub(&ledger->self->moving, bytes);
+}
+
+uint64_t ledger_moving(const struct hami_usage *usage)
+{
+    uint64_t sum = 0;
+    unsigned high = ledger_high(usage);
+    for (unsigned i = 0; i < high; i++)
+        sum = add_saturating(sum, atomic_load(&((struct hami_usage *)usage)->processes[i].moving));
+    return sum;
+}
+
 static void note_peak(struct hami_usage *usage, unsigned card, uint64_t sum)
 {
     uint64_t peak = atomic_load_explicit(&usage->cards[card].peak, memory_order_relaxed);
     while (sum > peak && !atomic_compare_exchange_weak(&usage->cards[card].peak, &peak, sum))
         ;
+}
+
+// Add, and take it back if that was too much.
+static bool attempt(struct ledger *ledger, unsigned card, uint64_t bytes, uint64_t limit)
+{
+    ledger_begin_move(ledger, bytes);
+    STEP("reserve: before add");
+    atomic_fetch_add(&ledger->self->held[card], bytes);
+    STEP("reserve: added");
+    uint64_t sum = ledger_used(ledger->usage, card);
+    bool passed = sum <= limit;
+    if (passed)
+        note_peak(ledger->usage, card, sum);
+    else
+        atomic_fetch_sub(&ledger->self->held[card], bytes);
+    STEP(passed ? "reserve: passed" : "reserve: retreated");
+    ledger_end_move(ledger, bytes);
+    return passed;
 }
 
 bool ledger_reserve(struct ledger *ledger, unsigned card, uint64_t bytes, uint64_t limit, uint64_t *used)
@@ -56,17 +93,8 @@ bool ledger_reserve(struct ledger *ledger, unsigned card, uint64_t bytes, uint64
         without = ledger_used(ledger->usage, card);
         if (add_saturating(without, bytes) > limit)
             break;
-        STEP("reserve: before add");
-        atomic_fetch_add(&ledger->self->held[card], bytes);
-        STEP("reserve: added");
-        uint64_t sum = ledger_used(ledger->usage, card);
-        if (sum <= limit) {
-            note_peak(ledger->usage, card, sum);
-            STEP("reserve: passed");
+        if (attempt(ledger, card, bytes, limit))
             return true;
-        }
-        atomic_fetch_sub(&ledger->self->held[card], bytes);
-        STEP("reserve: retreated");
         sched_yield();
     }
     if (used)
@@ -80,12 +108,14 @@ uint64_t ledger_reserve_rest(struct ledger *ledger, unsigned card, uint64_t limi
     if (used >= limit)
         return 0;
     uint64_t rest = limit - used;
+    ledger_begin_move(ledger, rest);
     atomic_fetch_add(&ledger->self->held[card], rest);
     STEP("reserve rest: added");
-    if (ledger_used(ledger->usage, card) <= limit)
-        return rest;
-    atomic_fetch_sub(&ledger->self->held[card], rest);
-    return 0;
+    bool passed = ledger_used(ledger->usage, card) <= limit;
+    if (!passed)
+        atomic_fetch_sub(&ledger->self->held[card], rest);
+    ledger_end_move(ledger, rest);
+    return passed ? rest : 0;
 }
 
 void ledger_add(struct ledger *ledger, unsigned card, uint64_t bytes)
@@ -116,9 +146,11 @@ void ledger_set_overhead(struct ledger *ledger, unsigned card, uint64_t bytes)
 
 void ledger_settle(struct ledger *ledger, unsigned card, uint64_t reserved, uint64_t overhead)
 {
+    ledger_begin_move(ledger, reserved);
     uint64_t before = atomic_exchange(&ledger->self->overhead[card], overhead);
     STEP("settle: overhead set");
     ledger_release(ledger, card, reserved);
+    ledger_end_move(ledger, reserved);
     if (overhead > before)
         ledger_note_peak(ledger, card);
 }
@@ -132,6 +164,7 @@ static void empty(struct hami_process *process)
     }
     atomic_store(&process->view, 0);
     atomic_store(&process->imports, 0);
+    atomic_store(&process->moving, 0);
 }
 
 // The right to clear a slot.  The lock alone would do; the word is for systems without such locks.

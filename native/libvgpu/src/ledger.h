@@ -8,6 +8,8 @@
 //      before it sums, in one total order: the later one sees the earlier one's bytes, so both can't pass.
 //   3. A slot whose owner word is 0 holds nothing.
 //   4. Nothing here waits for another process; a process killed at any instruction leaves a slot that anybody can clear.
+//   5. What may count too high for a moment stands in `moving` as well: an attempt that may be taken back, an estimate for a call
+//      that is under way, bytes that go from one place to another and are in both.  No refusal may rest on it (doubt.h).
 //
 // Claim and reap
 //   claim   take the slot's lock (life.h), then compare-and-swap `owner` from 0 to one's own word.  A slot that already carries
@@ -62,6 +64,13 @@ void ledger_raise_overhead(struct hami_usage *usage, unsigned slot, uint64_t own
 
 // As ledger_set_overhead, and what `held` had reserved for a part of it comes off: afterwards, so that the sum is never too small.
 void ledger_settle(struct ledger *ledger, unsigned card, uint64_t reserved, uint64_t overhead);
+
+// Around what may count too high, by so many bytes at most.
+void ledger_begin_move(struct ledger *ledger, uint64_t bytes);
+void ledger_end_move(struct ledger *ledger, uint64_t bytes);
+
+// By how much the slice may count too high now, on all cards together.
+uint64_t ledger_moving(const struct hami_usage *usage);
 
 // Bytes that the slice holds on a card.
 uint64_t ledger_used(const struct hami_usage *usage, unsigned card);

@@ -189,6 +189,7 @@ static CUresult allocate_charged(const struct request *request, const struct tar
         if (refused != CUDA_SUCCESS)
             return refused;
     }
+    charge_mark_estimate(&charge);
     CUresult result = allocate(request, request->pool);
     if (!target->growth && result == CUDA_SUCCESS && is_as_before(target))
         return result;

@@ -135,6 +135,7 @@ static void no_trace_left(void)
         CHECK(i < high || shared->usage.processes[i].owner == 0);
         CHECK(shared->usage.processes[i].owner == 0);
         CHECK(shared->usage.processes[i].held[0] == 0 && shared->usage.processes[i].overhead[0] == 0);
+        CHECK(shared->usage.processes[i].moving == 0);
     }
 }
 
