@@ -3,20 +3,10 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
-#include <link.h>
-#include <stdbool.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static struct {
-    ElfW(Addr) base; // where the library is loaded
-    const ElfW(Sym) * symbols;
-    size_t count;
-    const char *names;
-} driver;
 
 static const char *map_file(const char *path)
 {
@@ -29,11 +19,9 @@ static const char *map_file(const char *path)
     return bytes == MAP_FAILED ? NULL : bytes;
 }
 
-static bool read_driver(void)
+bool raw_symbols(const struct link_map *map, struct raw_symbols *found)
 {
-    struct link_map *map;
-    void *library = dlopen("libcuda.so.1", RTLD_NOW);
-    const char *file = library && !dlinfo(library, RTLD_DI_LINKMAP, &map) ? map_file(map->l_name) : NULL;
+    const char *file = map_file(map->l_name);
     if (!file)
         return false;
     const ElfW(Ehdr) *header = (const void *)file;
@@ -41,18 +29,24 @@ static bool read_driver(void)
     for (unsigned i = 0; i < header->e_shnum; i++) {
         if (sections[i].sh_type != SHT_DYNSYM)
             continue;
-        driver.symbols = (const void *)(file + sections[i].sh_offset);
-        driver.count = sections[i].sh_size / sizeof *driver.symbols;
-        driver.names = file + sections[sections[i].sh_link].sh_offset;
-        driver.base = map->l_addr;
+        found->symbols = (const void *)(file + sections[i].sh_offset);
+        found->count = sections[i].sh_size / sizeof *found->symbols;
+        found->names = file + sections[sections[i].sh_link].sh_offset;
+        found->base = map->l_addr;
+        return true;
     }
-    return driver.symbols != NULL;
+    return false;
 }
 
 void *raw_symbol(const char *name)
 {
-    if (!driver.symbols && !read_driver())
-        return NULL;
+    static struct raw_symbols driver;
+    struct link_map *map;
+    if (!driver.symbols) {
+        void *library = dlopen("libcuda.so.1", RTLD_NOW);
+        if (!library || dlinfo(library, RTLD_DI_LINKMAP, &map) || !raw_symbols(map, &driver))
+            return NULL;
+    }
     for (size_t i = 0; i < driver.count; i++) {
         const ElfW(Sym) *symbol = &driver.symbols[i];
         if (symbol->st_shndx != SHN_UNDEF && strcmp(driver.names + symbol->st_name, name) == 0)

@@ -92,7 +92,7 @@ TRAININGS: Sequence[tuple[str, Sequence[Training]]] = (
         ),
     ),
 )
-TRAINING_ROUNDS = 300
+TRAINING_ROUNDS = 200
 TRAINING_SECONDS = 120  # with the compiler's
 TRAINING_START_SECONDS = 90
 

@@ -57,6 +57,9 @@ def build_programs(folder: Path, *, include: Path, sim: Path | None) -> Programs
     _compile(folder / "blind" / "libnvidia-ml.so.1", include, [ways / "plugin.c"], ["-shared", "-fPIC", "-ldl"])
     _compile(folder / "cost", include, [cost / "cost.c", HERE.parent / "raw_symbol.c"], link)
     _compile(folder / "start", include, [cost / "start.c"], link)
+    _compile(
+        folder / "bypass.so", include, [cost / "bypass.c", HERE.parent / "raw_symbol.c"], ["-shared", "-fPIC", "-ldl"]
+    )
     _compile_if_possible(programs, "static", include, [ways / "static.c", ways / "plugin.c"], ["-static", "-ldl"])
     runtime = find_runtime(include)
     if sim:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -21,9 +22,10 @@ call as a program makes it and the driver's own function; without a limiter the 
 is the noise. A start's addition is the median difference to the start without a limiter in the same round.
 In brackets, where the median lies with 95 % of certainty."""
 _ABOUT_TRAININGS = """\
-By turns, in windows of 0.03 s, every step waited for, on the same two cores. Percent is the median over the rounds
-of the speed beside that without a limiter in the same round; after it, where that median lies with 95 % of
-certainty."""
+By turns, in windows of 0.03 s, every step waited for, on the same two cores. A process with a limiter trains through
+it and past it by turns: past it, each of its wrappers begins with a jump to the driver's function. What is kept is the
+median over the windows of the speed through beside the speed past; in brackets, where that median lies with 95 % of
+certainty. Without a limiter is another process: by what it differs from one past its limiter, any two processes do."""
 
 
 @dataclass
@@ -200,15 +202,19 @@ def _amount(cost: Cost, ns: float) -> str:
 
 def _trainings(results: Results) -> list[str]:
     others = [c for c in results.columns if c.key != RAW]
-    head = ["training", "no limiter", *(c.title for c in others), "goal"]
+    head = ["training", "no limiter"]
+    for column in others:
+        head += [column.title, "past it", "kept"]
     rows = []
     for training, figures in results.trainings:
         row = [training.title, _speed(figures.get(RAW))]
-        row += [_share(training, figures.get(c.key), figures.get(RAW), judged=c.key == OURS) for c in others]
+        for column in others:
+            measured = figures.get(column.key)
+            row += [_speed(measured), _speed_past(measured), _kept(training, measured, judged=column.key == OURS)]
         rows.append((*row, f"{training.goal:g} %"))
     return [
         "## PyTorch, steps a second",
-        _table(head, rows),
+        _table((*head, "goal"), rows),
         _ABOUT_TRAININGS,
     ]
 
@@ -219,11 +225,15 @@ def _speed(measured: Measured | None) -> str:
     return f"{1e9 / measured.ns:,.1f}" if measured.ns else measured.failure
 
 
-def _share(training: Training, measured: Measured | None, raw: Measured | None, *, judged: bool) -> str:
-    if measured is None or not measured.through or raw is None or not raw.through:
-        return _speed(measured)
-    percent = estimate([100 * r / m for m, r in zip(measured.through, raw.through, strict=False)])
-    text = f"{_speed(measured)} ({percent.median:.1f} %, {percent.low:.1f} to {percent.high:.1f})"
+def _speed_past(measured: Measured | None) -> str:
+    return f"{1e9 / statistics.median(measured.direct):,.1f}" if measured and measured.direct else ""
+
+
+def _kept(training: Training, measured: Measured | None, *, judged: bool) -> str:
+    if measured is None or not measured.direct:
+        return ""
+    percent = estimate([100 * d / t for t, d in zip(measured.through, measured.direct, strict=True)])
+    text = f"{percent.median:.2f} % ({percent.low:.2f} to {percent.high:.2f})"
     if not judged or percent.median >= training.goal:
         return text
     return f"**{text}: under**" if percent.high < training.goal else f"{text}: under or not, can't be told"

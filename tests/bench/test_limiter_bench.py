@@ -155,6 +155,50 @@ def test_an_interval_gets_narrower_with_more_rounds(values: list[float], low: fl
     assert low <= found.median <= high
 
 
+PASSING_BY = """
+import ctypes, sys
+from ctypes import byref, c_int, c_size_t, c_uint64, c_void_p
+
+bypass, cuda = ctypes.CDLL(sys.argv[1]), ctypes.CDLL("libcuda.so.1")
+context, pointer = c_void_p(), c_uint64()
+
+def alloc():
+    return cuda.cuMemAlloc_v2(byref(pointer), c_size_t(2000 << 20))
+
+wrappers = bypass.bypass_open()
+assert cuda.cuInit(0) == cuda.cuDevicePrimaryCtxRetain(byref(context), c_int(0)) == cuda.cuCtxSetCurrent(context) == 0
+answers = [alloc()]
+for past in (True, False):
+    bypass.bypass(past)
+    answers.append(alloc())
+print(wrappers, *answers)
+"""
+
+
+def test_a_limiter_is_passed_by_and_back(limiter: Path, programs: Programs, tmp_path: Path) -> None:
+    environment = {
+        "LD_LIBRARY_PATH": str(sim_folder()),
+        "HAMI_SIM_DIR": str(tmp_path),
+        "HAMI_SIM_PROFILE": "t4",
+        "CUDA_DEVICE_MEMORY_LIMIT": "1000m",
+        "ACTIVE_OOM_KILLER": "false",  # it would end what takes memory past the limiter
+        "CUDA_DEVICE_MEMORY_SHARED_CACHE": str(tmp_path / "slice"),
+    }
+
+    def answers(**more: str) -> list[int]:
+        command = [sys.executable, "-c", PASSING_BY, programs.path("bypass.so")]
+        done = subprocess.run(
+            list(map(str, command)), env={**environment, **more}, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return list(map(int, done.stdout.split()))
+
+    wrappers, *limited = answers(LD_PRELOAD=str(limiter))
+    assert wrappers > 200
+    assert limited == [2, 0, 2]
+    assert answers() == [0, 0, 0, 0]
+
+
 ONE_TRAINING = TRAININGS[0][1][0]
 
 
@@ -170,14 +214,14 @@ def report_of(measured: dict[str, Measured]) -> str:
 def test_a_report_marks_what_misses_its_goal() -> None:
     text = report_of({RAW: Measured(through=[100.0], direct=[100.0]), OURS: Measured(through=[2000.0], direct=[100.0])})
     assert "**+1,900 ns (+1,900 ns to +1,900 ns): over**" in text
-    assert "(5.0 %, 5.0 to 5.0): under**" in text
+    assert "| 500,000.0 | 10,000,000.0 | **5.00 % (5.00 to 5.00): under** |" in text
 
 
 def test_a_report_says_where_the_rounds_differ_too_much_to_tell() -> None:
     raw = Measured(through=[1000.0] * 3, direct=[1000.0] * 3)
     text = report_of({RAW: raw, OURS: Measured(through=[1000.0, 2100.0, 3000.0], direct=[1000.0] * 3)})
     assert "| +1,100 ns (+0.0 ns to +2,000 ns): over or not, can't be told |" in text
-    assert "(47.6 %, 33.3 to 100.0): under or not, can't be told |" in text
+    assert "| 47.62 % (33.33 to 100.00): under or not, can't be told |" in text
 
 
 @pytest.fixture

@@ -166,14 +166,10 @@ static const struct {
     void (*run)(void);
 } rules[] = {
 #define RULE(name) {#name, name}
-    RULE(what_is_held_refuses_after_one_pause),
-    RULE(what_moves_is_waited_for),
-    RULE(what_moved_and_stayed_refuses),
-    RULE(what_moves_is_not_waited_for_if_that_made_no_room),
-    RULE(more_than_the_slice_is_never_waited_for),
-    RULE(who_was_stopped_is_not_waited_for_long),
-    RULE(who_was_killed_is_not_waited_for),
-    RULE(one_certain_look_is_not_enough),
+    RULE(what_is_held_refuses_after_one_pause),    RULE(what_moves_is_waited_for),
+    RULE(what_moved_and_stayed_refuses),           RULE(what_moves_is_not_waited_for_if_that_made_no_room),
+    RULE(more_than_the_slice_is_never_waited_for), RULE(who_was_stopped_is_not_waited_for_long),
+    RULE(who_was_killed_is_not_waited_for),        RULE(one_certain_look_is_not_enough),
 };
 
 int main(int argc, char **argv)
