@@ -96,8 +96,24 @@ uint64_t judge_page(const struct judge *judge, unsigned worker, unsigned card)
     return sum;
 }
 
+// Nobody is at anything.
+static bool rests(struct judge *judge)
+{
+    for (unsigned i = 0; i < HAMI_MAX_PROCESSES; i++) {
+        uint64_t moving = judge->usage->processes[i].moving;
+        if (moving == 0)
+            continue;
+        snprintf(judge->complaint, sizeof judge->complaint, "Slot %u, %s: %llu KiB are on the move for ever.", i,
+                 judge->usage->processes[i].comm, (unsigned long long)moving >> 10);
+        return false;
+    }
+    return true;
+}
+
 bool judge_ledger(struct judge *judge, const pid_t *pids, unsigned workers)
 {
+    if (!rests(judge))
+        return false;
     for (unsigned card = 0; card < CARDS; card++) {
         uint64_t sum = 0;
         for (unsigned i = 0; i < workers; i++) {
