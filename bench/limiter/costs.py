@@ -40,6 +40,7 @@ COSTS: Sequence[Cost] = (
     Cost("alloc_64m", "cuMemAlloc of 64 MiB", 1000),
     Cost("free_64m", "cuMemFree of 64 MiB", 1000),
     Cost("alloc_async", "cuMemAllocAsync and cuMemFreeAsync, the pair", 300),
+    Cost("alloc_async_default", "the same pair on the default stream", 300),
     Cost("mem_get_info", "cuMemGetInfo", 500),
     Cost("launch_1", "cuLaunchKernel, 1 thread", 30),
     Cost("launch_4", "cuLaunchKernel, 4 threads", 30),

@@ -147,10 +147,11 @@ def gates(entries: list[EntryPoint], judged: dict[str, Judgement]) -> str:
 
 
 def _gate(entry: EntryPoint, *, waited: bool) -> list[str]:
+    """The wrapper, with all that a core share needs in a function of its own: without one the call stays as it is."""
     stream = next((p.name for p in entry.parameters if re.match(r"CUstream\b(?!\w)", p.declaration)), "NULL")
     per_thread = "true" if entry.name.endswith(("_ptsz", "_ptds")) else "false"
-    lines = [
-        f"{entry.result} {entry.name}({entry.signature})",
+    held = [
+        f"static __attribute__((noinline)) {entry.result} {entry.name}_held({entry.signature})",
         "{",
         "    cuda_enter();",
         f"    struct share_ticket ticket = share_enter((void *){entry.name}, {_size(entry)}, {stream}, {per_thread});",
@@ -158,11 +159,20 @@ def _gate(entry: EntryPoint, *, waited: bool) -> list[str]:
         "    share_leave(&ticket);",
     ]
     if waited:
-        lines.append(f"    struct share_wait wait = share_wait({stream}, {per_thread}, false);")
-        lines.append("    return share_waited(&wait, result);")
+        held.append(f"    struct share_wait wait = share_wait({stream}, {per_thread}, false);")
+        held.append("    return share_waited(&wait, result);")
     else:
-        lines.append("    return result;")
-    return [*lines, "}", ""]
+        held.append("    return result;")
+    return [
+        *held,
+        "}",
+        "",
+        f"{entry.result} {entry.name}({entry.signature})",
+        "{",
+        f"    return share_is_off() ? REAL({entry.name})({entry.arguments}) : {entry.name}_held({entry.arguments});",
+        "}",
+        "",
+    ]
 
 
 def _size(entry: EntryPoint) -> str:

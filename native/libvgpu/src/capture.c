@@ -2,8 +2,6 @@
 
 #include "driver.h"
 
-_Atomic bool capture_begun;
-
 bool capture_ask(CUstream stream, bool per_thread)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -12,16 +10,10 @@ bool capture_ask(CUstream stream, bool per_thread)
     return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-CUstreamCaptureMode capture_relax(void)
+CUstreamCaptureMode capture_exchange(CUstreamCaptureMode mode)
 {
-    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     REAL(cuThreadExchangeStreamCaptureMode)(&mode);
     return mode;
-}
-
-void capture_restore(CUstreamCaptureMode mode)
-{
-    REAL(cuThreadExchangeStreamCaptureMode)(&mode);
 }
 
 // ---- the calls that begin one ------------------------------------------------------------------------------------------
@@ -29,7 +21,7 @@ void capture_restore(CUstreamCaptureMode mode)
 static void begin(void)
 {
     cuda_enter();
-    atomic_store_explicit(&capture_begun, true, memory_order_relaxed);
+    atomic_store_explicit(&hot.capture_begun, true, memory_order_relaxed);
 }
 
 CUresult cuStreamBeginCapture(CUstream hStream)

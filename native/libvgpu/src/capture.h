@@ -6,9 +6,7 @@
 #include <stdbool.h>
 
 #include "entry_tables.h"
-
-// Whether any capture was ever begun in this process.
-extern _Atomic bool capture_begun;
+#include "hot.h"
 
 bool capture_ask(CUstream stream, bool per_thread);
 
@@ -16,13 +14,28 @@ bool capture_ask(CUstream stream, bool per_thread);
 // `per_thread`: NULL means the thread's own default stream.  True also where the driver doesn't say.
 static inline bool capture_active(CUstream stream, bool per_thread)
 {
-    return __builtin_expect(atomic_load_explicit(&capture_begun, memory_order_relaxed), 0) &&
+    return __builtin_expect(atomic_load_explicit(&hot.capture_begun, memory_order_relaxed), 0) &&
            capture_ask(stream, per_thread);
 }
 
+CUstreamCaptureMode capture_exchange(CUstreamCaptureMode mode);
+
+#define CAPTURE_NEVER ((CUstreamCaptureMode) - 1)
+
 // While any thread captures, the driver takes calls like cuMemPoolGetAttribute for a mistake and spoils the capture.  Calls of
-// our own, which the program knows nothing of, stand between these two.
-CUstreamCaptureMode capture_relax(void);
-void capture_restore(CUstreamCaptureMode mode);
+// our own, which the program knows nothing of, stand between these two.  Before the process's first capture there is nothing to do:
+// the driver asks as a call begins, and that capture begins a microsecond after it is said to.
+static inline CUstreamCaptureMode capture_relax(void)
+{
+    if (__builtin_expect(!atomic_load_explicit(&hot.capture_begun, memory_order_relaxed), 1))
+        return CAPTURE_NEVER;
+    return capture_exchange(CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+static inline void capture_restore(CUstreamCaptureMode mode)
+{
+    if (__builtin_expect(mode != CAPTURE_NEVER, 0))
+        capture_exchange(mode);
+}
 
 #endif

@@ -20,7 +20,6 @@ struct library {
     bool is_cuda;
 };
 
-_Atomic int cuda_mode;
 _Atomic int nvml_mode;
 
 static pthread_mutex_t binding = PTHREAD_MUTEX_INITIALIZER;
@@ -342,7 +341,7 @@ static enum driver_mode enter(const char *soname, bool (*bound)(void), void **re
 
 enum driver_mode cuda_enter_slowly(void)
 {
-    return enter("libcuda.so.1", cuda_bound, cuda_real, CUDA_ENTRY_COUNT, (void *)cuda_missing, &cuda_mode);
+    return enter("libcuda.so.1", cuda_bound, cuda_real, CUDA_ENTRY_COUNT, (void *)cuda_missing, &hot.cuda_mode);
 }
 
 enum driver_mode nvml_enter_slowly(void)

@@ -15,6 +15,7 @@
 
 #include "elf_symbols.h"
 #include "entry_tables.h"
+#include "hot.h"
 
 enum driver_mode {
     DRIVER_UNKNOWN = 0,
@@ -23,7 +24,6 @@ enum driver_mode {
     DRIVER_REFUSE, // a slice that can't be read
 };
 
-extern _Atomic int cuda_mode;
 extern _Atomic int nvml_mode;
 
 // What a wrapper must do.  Binds the real library at the first call.
@@ -32,7 +32,7 @@ enum driver_mode nvml_enter_slowly(void);
 
 static inline enum driver_mode cuda_enter(void)
 {
-    int mode = __atomic_load_n((int *)&cuda_mode, __ATOMIC_ACQUIRE);
+    int mode = __atomic_load_n((int *)&hot.cuda_mode, __ATOMIC_ACQUIRE);
     return __builtin_expect(mode != DRIVER_UNKNOWN, 1) ? (enum driver_mode)mode : cuda_enter_slowly();
 }
 

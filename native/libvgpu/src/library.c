@@ -21,8 +21,6 @@ enum library_state {
     LIBRARY_DEAD, // unloaded by us
 };
 
-_Atomic int library_waiting;
-
 static struct object library_object(CUlibrary library, enum library_state state)
 {
     return (struct object){
@@ -75,7 +73,7 @@ static _Atomic uint32_t unloads;
 static void forget(const struct object *object)
 {
     if (object->kind == OBJECT_KERNEL && !object->bytes)
-        atomic_fetch_sub(&library_waiting, 1);
+        atomic_fetch_sub(&hot.library_waiting, 1);
 }
 
 // Of a dead and a living library with the same handle the dead one is unloaded first: what lives isn't taken away.
@@ -124,7 +122,7 @@ void library_know_kernel(CUkernel kernel, CUlibrary library)
                                  .card = -1,
                                  .owner = object_library(library),
                                  .value = (uint64_t)(uintptr_t)library});
-    atomic_fetch_add(&library_waiting, 1);
+    atomic_fetch_add(&hot.library_waiting, 1);
 }
 
 static CUlibrary library_of(CUkernel kernel)
@@ -223,7 +221,7 @@ static void mark_in_vram(CUkernel kernel, CUlibrary library)
     if (!objects_take(OBJECT_KERNEL, (uint64_t)(uintptr_t)kernel, &object))
         return;
     if (!object.bytes)
-        atomic_fetch_sub(&library_waiting, 1);
+        atomic_fetch_sub(&hot.library_waiting, 1);
     object.bytes = 1;
     objects_put(&object);
 }
@@ -232,7 +230,7 @@ static void mark_in_vram(CUkernel kernel, CUlibrary library)
 static void look_at_every_launch(void)
 {
     if (!atomic_flag_test_and_set(&always_look))
-        atomic_fetch_add(&library_waiting, 1);
+        atomic_fetch_add(&hot.library_waiting, 1);
 }
 
 void library_context_made(void)
@@ -396,7 +394,7 @@ CUresult library_load_kernel_slowly(CUfunction function, const char *call)
 
 void library_after_fork(void)
 {
-    atomic_store(&library_waiting, 0);
+    atomic_store(&hot.library_waiting, 0);
     atomic_store(&contexts_made, 0);
     atomic_fetch_add(&unloads, 1);
     atomic_flag_clear(&always_look);

@@ -6,15 +6,14 @@
 #include <stdbool.h>
 
 #include "entry_tables.h"
-
-extern _Atomic int library_waiting; // kernels known and never loaded; one more where contexts come and go
+#include "hot.h"
 
 CUresult library_load_kernel_slowly(CUfunction function, const char *call);
 
 // Before a launch: load a waiting kernel in our sight.  One load when there is none.
 static inline CUresult library_load_kernel(CUfunction function, const char *call)
 {
-    if (__builtin_expect(atomic_load_explicit(&library_waiting, memory_order_relaxed) == 0, 1))
+    if (__builtin_expect(atomic_load_explicit(&hot.library_waiting, memory_order_relaxed) == 0, 1))
         return CUDA_SUCCESS;
     return library_load_kernel_slowly(function, call);
 }

@@ -9,9 +9,9 @@
 #include "entry_tables.h"
 
 struct pool {
-    _Atomic(CUmemoryPool) handle; // NULL: free
-    _Atomic int card;             // CARD_NONE: host memory, or another process's
-    bool managed;                 // under the lock
+    _Alignas(64) _Atomic(CUmemoryPool) handle; // NULL: free; all of a pool is in one line of the processor's cache
+    _Atomic int card;                          // CARD_NONE: host memory, or another process's
+    bool managed;                              // under the lock
     _Atomic uint64_t charged;
     _Atomic uint64_t changes; // of `charged`
     _Atomic uint64_t in_use;  // at most: what it was when it was last asked, and all that came since

@@ -85,10 +85,21 @@ static _Thread_local struct {
     uint32_t changes;
 } last __attribute__((tls_model("initial-exec")));
 
+// In most slices there is one device, and nothing to be asked.
+static bool is_only_device(void)
+{
+    int count = atomic_load_explicit(&hot.devices, memory_order_relaxed);
+    if (__builtin_expect(count == 0, 0) && REAL(cuDeviceGetCount)(&count) == CUDA_SUCCESS)
+        atomic_store_explicit(&hot.devices, count, memory_order_relaxed);
+    return count == 1;
+}
+
 static CUmemoryPool pool_of(const struct request *request)
 {
     if (request->pool)
         return request->pool;
+    if (is_only_device())
+        return current_of(0);
     uint32_t changes = atomic_load_explicit(&current_changes, memory_order_acquire);
     if (last.stream == request->stream && last.stream && last.changes == changes)
         return last.pool;
@@ -167,7 +178,7 @@ static bool is_as_before(const struct target *target)
            atomic_load_explicit(&known->handle, memory_order_relaxed) == target->pool;
 }
 
-static CUresult free_again(const struct request *request)
+static __attribute__((cold)) CUresult free_again(const struct request *request)
 {
     CUstreamCaptureMode mode = capture_relax();
     CUresult result = request->per_thread ? REAL(cuMemFreeAsync_ptsz)(*request->dptr, request->stream)
@@ -179,20 +190,12 @@ static CUresult free_again(const struct request *request)
     return result;
 }
 
-static CUresult allocate_charged(const struct request *request, const struct target *target)
+// The pool has taken memory, or another thread of the process was at it.
+static __attribute__((cold, noinline)) CUresult settle_request(const struct request *request,
+                                                               const struct target *target, struct charge *charge,
+                                                               CUresult result)
 {
     int card = target->card;
-    struct charge charge;
-    // reserve in the driver's own steps, then keep what it really took; near the limit the driver takes less than a step
-    if (!charge_try(&charge, card, target->growth, request->call)) {
-        CUresult refused = charge_card(&charge, card, request->bytes, request->call);
-        if (refused != CUDA_SUCCESS)
-            return refused;
-    }
-    charge_mark_estimate(&charge);
-    CUresult result = allocate(request, request->pool);
-    if (!target->growth && result == CUDA_SUCCESS && is_as_before(target))
-        return result;
     pool_list_lock();
     struct pool *pool = pool_remember(target->pool, card);
     // a look at this moment settles the pools itself, before and after, so it needs no warning
@@ -203,13 +206,38 @@ static CUresult allocate_charged(const struct request *request, const struct tar
         atomic_store(&pool->in_use, UINT64_MAX); // to be asked
     pool_list_unlock();
     // the pool's charge holds it now; without room in our list the request's own bytes stay
-    charge_finish(&charge, pool ? CUDA_ERROR_UNKNOWN : result);
+    charge_finish(charge, pool ? CUDA_ERROR_UNKNOWN : result);
     if (result != CUDA_SUCCESS || as_before || !charge_over_limit(card))
         return result;
     if (free_again(request) != CUDA_SUCCESS)
         return result;
     pool_trim(card);
     return charge_undone(card, request->bytes, request->call);
+}
+
+// Reserve in the driver's own steps, then keep what it really took; near the limit the driver takes less than a step.
+static __attribute__((cold, noinline)) CUresult allocate_growing(const struct request *request,
+                                                                 const struct target *target)
+{
+    struct charge charge;
+    if (!charge_try(&charge, target->card, target->growth, request->call)) {
+        CUresult refused = charge_card(&charge, target->card, request->bytes, request->call);
+        if (refused != CUDA_SUCCESS)
+            return refused;
+    }
+    charge_mark_estimate(&charge);
+    return settle_request(request, target, &charge, allocate(request, request->pool));
+}
+
+static CUresult allocate_charged(const struct request *request, const struct target *target)
+{
+    if (target->growth)
+        return allocate_growing(request, target);
+    CUresult result = allocate(request, request->pool);
+    if (__builtin_expect(result == CUDA_SUCCESS && is_as_before(target), 1))
+        return result;
+    struct charge nothing = {.card = CARD_NONE, .bytes = request->bytes, .call = request->call};
+    return settle_request(request, target, &nothing, result);
 }
 
 static CUresult request_memory(const struct request *request)

@@ -15,14 +15,12 @@
 #define NOMINAL_NS (20 * TURN_US) // of work that has no estimate
 #define SHORT_NS   (50 * TURN_US) // waited for without a mark
 
-_Atomic int share_mode;
-
 // ---- launches -------------------------------------------------------------------------------------------------------
 
 static bool find_mode(void)
 {
     if (cuda_enter() != DRIVER_ACTIVE) {
-        atomic_store(&share_mode, SHARE_OFF);
+        atomic_store(&hot.share_mode, SHARE_OFF);
         return false;
     }
     cards_current(); // limits of the environment get their cards now
@@ -30,7 +28,7 @@ static bool find_mode(void)
     bool any = false;
     for (uint32_t i = 0; i < limits->card_count; i++)
         any |= slice_has_core_share(&limits->cards[i]) && !(limits->cards[i].flags & HAMI_CARD_WHOLE);
-    atomic_store(&share_mode, any ? SHARE_ON : SHARE_OFF);
+    atomic_store(&hot.share_mode, any ? SHARE_ON : SHARE_OFF);
     return any;
 }
 
@@ -105,7 +103,8 @@ static struct share_ticket enter_slowly(struct lane *lane, struct cost *cost, ui
 struct share_ticket share_enter_on(const void *what, uint64_t size, CUstream stream, bool per_thread)
 {
     struct share_ticket ticket = {0};
-    if (__builtin_expect(atomic_load_explicit(&share_mode, memory_order_relaxed) == SHARE_UNKNOWN, 0) && !find_mode())
+    if (__builtin_expect(atomic_load_explicit(&hot.share_mode, memory_order_relaxed) == SHARE_UNKNOWN, 0) &&
+        !find_mode())
         return ticket;
     struct lane *lane = lanes_of(stream, per_thread);
     if (!lane || atomic_load_explicit(&lane->card, memory_order_relaxed) < 0)
@@ -228,13 +227,13 @@ void share_looked_slowly(void)
 
 void share_forget(CUstream stream)
 {
-    if (atomic_load_explicit(&share_mode, memory_order_relaxed) == SHARE_ON)
+    if (atomic_load_explicit(&hot.share_mode, memory_order_relaxed) == SHARE_ON)
         lanes_forget(stream);
 }
 
 void share_after_fork(void)
 {
-    atomic_store(&share_mode, SHARE_UNKNOWN);
+    atomic_store(&hot.share_mode, SHARE_UNKNOWN);
     turns_page_after_fork();
     ring_after_fork();
     lanes_after_fork();

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "entry_tables.h"
+#include "hot.h"
 
 struct lane;
 
@@ -25,8 +26,6 @@ enum share_mode {
     SHARE_OFF, // no card of the slice has a core share
     SHARE_ON,
 };
-
-extern _Atomic int share_mode;
 
 struct share_ticket {
     struct lane *lane; // NULL: nothing is left to do
@@ -37,10 +36,16 @@ struct share_ticket {
 struct share_ticket share_enter_on(const void *what, uint64_t size, CUstream stream, bool per_thread);
 void share_leave_slowly(const struct share_ticket *ticket);
 
+// Whether no card of the slice has a core share, as far as is known yet.
+static inline bool share_is_off(void)
+{
+    return __builtin_expect(__atomic_load_n((int *)&hot.share_mode, __ATOMIC_RELAXED) == SHARE_OFF, 1);
+}
+
 // Before starting work: `what` with `size` tells work of different cost apart.
 static inline struct share_ticket share_enter(const void *what, uint64_t size, CUstream stream, bool per_thread)
 {
-    if (__builtin_expect(__atomic_load_n((int *)&share_mode, __ATOMIC_RELAXED) == SHARE_OFF, 1))
+    if (share_is_off())
         return (struct share_ticket){0};
     return share_enter_on(what, size, stream, per_thread);
 }
@@ -71,7 +76,7 @@ void share_looked_slowly(void);
 
 static inline void share_looked(void)
 {
-    if (__builtin_expect(__atomic_load_n((int *)&share_mode, __ATOMIC_RELAXED) == SHARE_ON, 0))
+    if (__builtin_expect(__atomic_load_n((int *)&hot.share_mode, __ATOMIC_RELAXED) == SHARE_ON, 0))
         share_looked_slowly();
 }
 
@@ -83,7 +88,7 @@ void share_waited_slowly(const struct share_wait *wait, CUresult result);
 
 static inline struct share_wait share_wait(CUstream stream, bool per_thread, bool all)
 {
-    if (__builtin_expect(__atomic_load_n((int *)&share_mode, __ATOMIC_RELAXED) != SHARE_ON, 1))
+    if (__builtin_expect(__atomic_load_n((int *)&hot.share_mode, __ATOMIC_RELAXED) != SHARE_ON, 1))
         return (struct share_wait){0};
     return share_wait_slowly(stream, per_thread, all);
 }

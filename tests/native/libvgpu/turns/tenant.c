@@ -20,7 +20,7 @@
 #include "world.h"
 
 void *cuda_real[CUDA_ENTRY_COUNT];
-_Atomic int cuda_mode = DRIVER_ACTIVE;
+struct hot hot = {.cuda_mode = DRIVER_ACTIVE};
 
 static struct tenant_setup setup;
 static struct slice own;
@@ -58,22 +58,15 @@ int cards_of_stream(CUstream stream)
     return 0;
 }
 
-_Atomic bool capture_begun;
-
 bool capture_ask(CUstream stream, bool per_thread)
 {
     (void)stream, (void)per_thread;
     return false;
 }
 
-CUstreamCaptureMode capture_relax(void)
+CUstreamCaptureMode capture_exchange(CUstreamCaptureMode mode)
 {
-    return CU_STREAM_CAPTURE_MODE_GLOBAL;
-}
-
-void capture_restore(CUstreamCaptureMode mode)
-{
-    (void)mode;
+    return mode;
 }
 
 uint64_t process_self(void)

@@ -1,0 +1,3 @@
+#include "hot.h"
+
+struct hot hot __attribute__((aligned(64)));
