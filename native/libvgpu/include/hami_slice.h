@@ -106,7 +106,7 @@ struct hami_process {
     HAMI_ATOMIC(uint64_t) overhead[HAMI_MAX_CARDS]; // bytes of contexts, modules, stacks: as the driver shows
     HAMI_ATOMIC(uint64_t) view;                     // which /proc the owner's PID counts in, 0: not known
     HAMI_ATOMIC(uint64_t) imports;                  // 1: other processes' memory is or was open here
-    HAMI_ATOMIC(uint64_t) moving;                   // bytes of the above, on any card, that may soon be gone or stand there twice
+    HAMI_ATOMIC(uint64_t) moving;                   // bytes of these, on any card, that may be here for a moment only
     uint64_t reserved[9];
 };
 
