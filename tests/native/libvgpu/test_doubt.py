@@ -1,5 +1,5 @@
-"""Nobody is refused for what counts too high only for the moment: on its way from one place of the ledger to another, or
-as an estimate for a call that is under way."""
+"""Nobody is refused for what counts too high only for the moment: on its way from one place of the ledger to another,
+or as an estimate for a call that is under way."""
 
 from __future__ import annotations
 
