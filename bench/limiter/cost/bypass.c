@@ -55,11 +55,17 @@ static bool add(unsigned char *code, void *driver)
     return make_writable(wrapper);
 }
 
-// How many wrappers can be passed by; 0: there is no limiter; -1: its code can't be changed.
+#ifdef __x86_64__
+#define KNOWS_JUMPS true
+#else
+#define KNOWS_JUMPS false
+#endif
+
+// How many wrappers can be passed by; 0: there is no limiter, or another processor; -1: its code can't be changed.
 int bypass_open(void)
 {
     struct raw_symbols found;
-    const struct link_map *limiter = find_limiter();
+    const struct link_map *limiter = KNOWS_JUMPS ? find_limiter() : NULL;
     if (!limiter)
         return 0;
     if (!raw_symbols(limiter, &found) ||

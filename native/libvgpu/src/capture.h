@@ -2,6 +2,7 @@
 #ifndef CAPTURE_H
 #define CAPTURE_H
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -20,7 +21,7 @@ static inline bool capture_active(CUstream stream, bool per_thread)
 
 CUstreamCaptureMode capture_exchange(CUstreamCaptureMode mode);
 
-#define CAPTURE_NEVER ((CUstreamCaptureMode) - 1)
+#define CAPTURE_NEVER ((CUstreamCaptureMode)UINT_MAX)
 
 // While any thread captures, the driver takes calls like cuMemPoolGetAttribute for a mistake and spoils the capture.  Calls of
 // our own, which the program knows nothing of, stand between these two.  Before the process's first capture there is nothing to do:
