@@ -16,4 +16,7 @@ struct hot {
 
 extern struct hot hot;
 
+// For what is seldom needed on the way of a call that nearly every program is full of: in a place of its own, out of its way.
+#define SELDOM __attribute__((cold, noinline))
+
 #endif

@@ -33,7 +33,7 @@ static inline bool goes_straight(void)
         HOLD(f, blocks, stream, per_thread, #name, REAL(name) arguments);                                              \
     }                                                                                                                  \
                                                                                                                        \
-    CUresult name parameters                                                                                           \
+    __attribute__((aligned(64))) CUresult name parameters                                                              \
     {                                                                                                                  \
         return goes_straight() ? REAL(name) arguments : name##_held arguments;                                         \
     }

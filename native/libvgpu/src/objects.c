@@ -112,12 +112,9 @@ bool objects_put(const struct object *object)
     return room;
 }
 
-static bool get(enum object_kind kind, uint64_t key, struct object *out, bool take)
+static __attribute__((noinline)) bool search(struct part *part, uint64_t hash, enum object_kind kind, uint64_t key,
+                                             struct object *out, bool take)
 {
-    uint64_t hash = hash_of(kind, key);
-    struct part *part = part_of(hash);
-    if (!atomic_load_explicit(group_of(part, hash), memory_order_relaxed))
-        return false;
     pthread_mutex_lock(&part->lock);
     size_t slot = find_slot(part, kind, key, hash);
     if (slot != NOT_FOUND) {
@@ -127,6 +124,13 @@ static bool get(enum object_kind kind, uint64_t key, struct object *out, bool ta
     }
     pthread_mutex_unlock(&part->lock);
     return slot != NOT_FOUND;
+}
+
+static inline bool get(enum object_kind kind, uint64_t key, struct object *out, bool take)
+{
+    uint64_t hash = hash_of(kind, key);
+    struct part *part = part_of(hash);
+    return atomic_load_explicit(group_of(part, hash), memory_order_relaxed) && search(part, hash, kind, key, out, take);
 }
 
 bool objects_take(enum object_kind kind, uint64_t key, struct object *out)

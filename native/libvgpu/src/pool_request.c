@@ -30,12 +30,10 @@ void pool_forget_streams(void)
     atomic_fetch_add(&current_changes, 1);
 }
 
-static CUmemoryPool current_of(CUdevice device)
+static SELDOM CUmemoryPool ask_current_of(CUdevice device)
 {
     bool kept = device >= 0 && device < MAX_DEVICES;
-    CUmemoryPool pool = kept ? atomic_load_explicit(&current[device], memory_order_acquire) : NULL;
-    if (pool)
-        return pool;
+    CUmemoryPool pool;
     uint32_t changes = atomic_load(&current_changes);
     CUstreamCaptureMode mode = capture_relax();
     if (REAL(cuDeviceGetMemPool)(&pool, device) != CUDA_SUCCESS)
@@ -49,8 +47,15 @@ static CUmemoryPool current_of(CUdevice device)
     return pool;
 }
 
+static inline CUmemoryPool current_of(CUdevice device)
+{
+    bool kept = device >= 0 && device < MAX_DEVICES;
+    CUmemoryPool pool = kept ? atomic_load_explicit(&current[device], memory_order_acquire) : NULL;
+    return __builtin_expect(pool != NULL, 1) ? pool : ask_current_of(device);
+}
+
 // A pool that was not made through us: a device's own one.  Newer drivers say where it lies.
-static int card_of_unknown(CUmemoryPool handle, CUstream stream)
+static SELDOM int card_of_unknown(CUmemoryPool handle, CUstream stream)
 {
     CUmemLocation location = {0};
     CUstreamCaptureMode mode = capture_relax();
@@ -91,15 +96,11 @@ static bool is_only_device(void)
     int count = atomic_load_explicit(&hot.devices, memory_order_relaxed);
     if (__builtin_expect(count == 0, 0) && REAL(cuDeviceGetCount)(&count) == CUDA_SUCCESS)
         atomic_store_explicit(&hot.devices, count, memory_order_relaxed);
-    return count == 1;
+    return __builtin_expect(count == 1, 1);
 }
 
-static CUmemoryPool pool_of(const struct request *request)
+static __attribute__((noinline)) CUmemoryPool pool_of_stream(const struct request *request)
 {
-    if (request->pool)
-        return request->pool;
-    if (is_only_device())
-        return current_of(0);
     uint32_t changes = atomic_load_explicit(&current_changes, memory_order_acquire);
     if (last.stream == request->stream && last.stream && last.changes == changes)
         return last.pool;
@@ -112,6 +113,13 @@ static CUmemoryPool pool_of(const struct request *request)
     if (named)
         last = (typeof(last)){request->stream, pool, changes};
     return pool;
+}
+
+static inline CUmemoryPool pool_of(const struct request *request)
+{
+    if (request->pool)
+        return request->pool;
+    return is_only_device() ? current_of(0) : pool_of_stream(request);
 }
 
 // Where a request goes, and what the pool may have to take for it.
@@ -138,7 +146,7 @@ static bool take_idle(struct pool *pool, uint64_t bytes)
 
 // All that was asked for since the last time could have used the pool up: ask.  Not surely idle either if another thread took
 // some of it meanwhile.
-static bool take_idle_by_figure(struct pool *pool, uint64_t bytes)
+static SELDOM bool take_idle_by_figure(struct pool *pool, uint64_t bytes)
 {
     uint64_t before = atomic_load(&pool->in_use);
     if (!atomic_load(&pool->charged))
@@ -154,10 +162,10 @@ static struct target find_target(const struct request *request)
     if (!target.pool)
         return target;
     struct pool *known = target.known = pool_find(target.pool);
-    if (known) {
+    if (__builtin_expect(known != NULL, 1)) {
         target.card = atomic_load_explicit(&known->card, memory_order_relaxed);
         target.changes = atomic_load_explicit(&known->changes, memory_order_acquire);
-        if (take_idle(known, request->bytes) || take_idle_by_figure(known, request->bytes))
+        if (__builtin_expect(take_idle(known, request->bytes), 1) || take_idle_by_figure(known, request->bytes))
             return target;
         atomic_store(&known->in_use, UINT64_MAX); // to be asked
     } else {
@@ -178,7 +186,7 @@ static bool is_as_before(const struct target *target)
            atomic_load_explicit(&known->handle, memory_order_relaxed) == target->pool;
 }
 
-static __attribute__((cold)) CUresult free_again(const struct request *request)
+static SELDOM CUresult free_again(const struct request *request)
 {
     CUstreamCaptureMode mode = capture_relax();
     CUresult result = request->per_thread ? REAL(cuMemFreeAsync_ptsz)(*request->dptr, request->stream)
@@ -191,9 +199,8 @@ static __attribute__((cold)) CUresult free_again(const struct request *request)
 }
 
 // The pool has taken memory, or another thread of the process was at it.
-static __attribute__((cold, noinline)) CUresult settle_request(const struct request *request,
-                                                               const struct target *target, struct charge *charge,
-                                                               CUresult result)
+static SELDOM CUresult settle_request(const struct request *request, const struct target *target, struct charge *charge,
+                                      CUresult result)
 {
     int card = target->card;
     pool_list_lock();
@@ -216,8 +223,7 @@ static __attribute__((cold, noinline)) CUresult settle_request(const struct requ
 }
 
 // Reserve in the driver's own steps, then keep what it really took; near the limit the driver takes less than a step.
-static __attribute__((cold, noinline)) CUresult allocate_growing(const struct request *request,
-                                                                 const struct target *target)
+static SELDOM CUresult allocate_growing(const struct request *request, const struct target *target)
 {
     struct charge charge;
     if (!charge_try(&charge, target->card, target->growth, request->call)) {
@@ -231,7 +237,7 @@ static __attribute__((cold, noinline)) CUresult allocate_growing(const struct re
 
 static CUresult allocate_charged(const struct request *request, const struct target *target)
 {
-    if (target->growth)
+    if (__builtin_expect(target->growth != 0, 0))
         return allocate_growing(request, target);
     CUresult result = allocate(request, request->pool);
     if (__builtin_expect(result == CUDA_SUCCESS && is_as_before(target), 1))
@@ -242,21 +248,16 @@ static CUresult allocate_charged(const struct request *request, const struct tar
 
 static CUresult request_memory(const struct request *request)
 {
-    switch (cuda_enter()) {
-    case DRIVER_ACTIVE:
-        break;
-    case DRIVER_REFUSE:
-        return CUDA_ERROR_NOT_PERMITTED;
-    default:
-        return allocate(request, request->pool);
-    }
+    enum driver_mode mode = cuda_enter();
+    if (__builtin_expect(mode != DRIVER_ACTIVE, 0))
+        return mode == DRIVER_REFUSE ? CUDA_ERROR_NOT_PERMITTED : allocate(request, request->pool);
     // a captured allocation becomes a node of a graph: graph.c charges it when it takes memory
     if (capture_active(request->stream, request->per_thread))
         return allocate(request, request->pool);
     struct target target = find_target(request);
-    if (target.card == CARD_FOREIGN)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    return target.card == CARD_NONE ? allocate(request, request->pool) : allocate_charged(request, &target);
+    if (__builtin_expect(target.card >= 0, 1))
+        return allocate_charged(request, &target);
+    return target.card == CARD_FOREIGN ? CUDA_ERROR_OUT_OF_MEMORY : allocate(request, request->pool);
 }
 
 CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
@@ -280,31 +281,37 @@ CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemo
 }
 
 // Memory of cuMemAlloc may be freed in stream order too.  When exactly it goes is the stream's business: the figure tells.
-static CUresult free_async(CUdeviceptr dptr, CUstream stream, bool per_thread)
+static SELDOM CUresult free_object(struct object *object, fn_cuMemFreeAsync real, CUstream stream)
+{
+    charge_free_begin(object);
+    CUresult result = real(object->key, stream);
+    charge_free_end(object, result == CUDA_SUCCESS);
+    if (object->card >= 0)
+        footprint_doubt(object->card);
+    return result;
+}
+
+static inline CUresult free_async(CUdeviceptr dptr, CUstream stream, fn_cuMemFreeAsync real)
 {
     struct object object;
-    bool ours = cuda_enter() == DRIVER_ACTIVE && objects_take(OBJECT_MEMORY, dptr, &object);
-    if (ours)
-        charge_free_begin(&object);
-    CUresult result = per_thread ? REAL(cuMemFreeAsync_ptsz)(dptr, stream) : REAL(cuMemFreeAsync)(dptr, stream);
-    if (!ours && !atomic_load_explicit(&pool_freed, memory_order_relaxed))
+    if (cuda_enter() == DRIVER_ACTIVE && objects_take(OBJECT_MEMORY, dptr, &object))
+        return free_object(&object, real, stream);
+    CUresult result = real(dptr, stream);
+    if (!atomic_load_explicit(&pool_freed, memory_order_relaxed))
         atomic_store_explicit(&pool_freed, true, memory_order_relaxed);
-    if (ours) {
-        charge_free_end(&object, result == CUDA_SUCCESS);
-        if (object.card >= 0)
-            footprint_doubt(object.card);
-    }
     return result;
 }
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
-    return free_async(dptr, hStream, false);
+    cuda_enter();
+    return free_async(dptr, hStream, REAL(cuMemFreeAsync));
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 {
-    return free_async(dptr, hStream, true);
+    cuda_enter();
+    return free_async(dptr, hStream, REAL(cuMemFreeAsync_ptsz));
 }
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
