@@ -18,6 +18,7 @@ from hami_hub.slicepage import layout
 
 from .conftest import PROGRAMS, Machine, Slice
 from .test_ledger import LEDGER, SOURCES, run
+from .test_members import eventually
 
 LIMIT = 1000
 CONTEXT = 104
@@ -111,11 +112,10 @@ def test_what_is_really_held_is_refused(place: Slice):
 
 
 def test_memory_that_needs_no_context_waits_for_the_slices_first(place: Slice):
-    first, other = place.guest(HAMI_SIM_CONTEXT_MS="300"), place.guest()
+    first, other = place.guest(HAMI_SIM_CONTEXT_MS="500"), place.guest()
     other("init()")
     first.begin("start()")
-    while place.used() < LIMIT:
-        pass
+    assert eventually(lambda: place.used() > 0)
     other("handle = physical(100)")
     first.finish()
     assert place.used() == CONTEXT + 100
