@@ -2,19 +2,14 @@
 
 #include <time.h>
 
+#include "arithmetic.h"
+#include "clock.h"
 #include "ledger.h"
 #include "member.h"
 #include "slice.h"
 
 #define PAUSE_NS   200000
 #define LONGEST_NS UINT64_C(2000000000)
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
 
 // Without what is on the move there is no room either.
 static bool is_certain(int card, uint64_t bytes)
@@ -23,15 +18,14 @@ static bool is_certain(int card, uint64_t bytes)
     uint64_t before = ledger_moving(usage);
     uint64_t used = ledger_used(usage, (unsigned)card);
     uint64_t after = ledger_moving(usage);
-    uint64_t moving = before > after ? before : after;
-    uint64_t least = used > moving ? used - moving : 0, limit = slice_vram((unsigned)card);
-    return bytes > limit || least > limit - bytes;
+    uint64_t stays = less(used, most(before, after)), limit = slice_vram((unsigned)card);
+    return bytes > limit || stays > limit - bytes;
 }
 
 bool doubt_remains(struct doubt *doubt, int card, uint64_t bytes)
 {
     bool certain = is_certain(card, bytes);
-    uint64_t now = now_ns();
+    uint64_t now = clock_ns(CLOCK_MONOTONIC);
     if (!doubt->end_ns)
         doubt->end_ns = now + LONGEST_NS;
     if ((certain && doubt->was_certain) || now > doubt->end_ns)

@@ -3,11 +3,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "arithmetic.h"
 #include "capture.h"
 #include "cards.h"
+#include "clock.h"
 #include "driver.h"
 #include "graph.h"
 #include "heap.h"
@@ -59,9 +60,7 @@ void footprint_doubt(int card)
 
 static uint64_t now_ns(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    return clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
 typedef nvmlReturn_t (*list_processes)(nvmlDevice_t, unsigned *, nvmlProcessInfo_t *);
@@ -182,9 +181,9 @@ static bool compare_with_figure(struct ledger *ledger, int card)
         quiet = quiet && atomic_load(&cards[card].in_flight) == 0 &&
                 atomic_load(&cards[card].generation) == generation && after == shown;
         // what came between the two is in the figure too: it must not be raised by that
-        shown = after > shown ? after : shown;
+        shown = most(after, shown);
         if (quiet) {
-            settle(ledger, card, 0, figure > shown ? figure - shown : 0);
+            settle(ledger, card, 0, less(figure, shown));
             return true;
         }
     }
@@ -296,7 +295,7 @@ void footprint_forget(int card, uint64_t bytes)
         return;
     pthread_mutex_lock(&comparing);
     uint64_t now = atomic_load(&ledger->self->overhead[card]);
-    settle(ledger, card, 0, now > bytes ? now - bytes : 0);
+    settle(ledger, card, 0, less(now, bytes));
     pthread_mutex_unlock(&comparing);
 }
 
@@ -320,10 +319,10 @@ static uint64_t measure_context(const struct ledger *ledger, const struct measur
 {
     int card = measure->card;
     uint64_t figure, before = visible(ledger, card) + atomic_load(&ledger->self->overhead[card]);
-    before = before > reserved ? before - reserved : 0;
+    before = less(before, reserved);
     if (read_figure(card, &figure) == 1) {
         atomic_store(&cards[card].way, WAY_FIGURE);
-        return figure > before ? figure - before : 0;
+        return less(figure, before);
     }
     atomic_store(&cards[card].way, WAY_DIFFERENCE);
     uint64_t after = card_in_use(card);

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "arithmetic.h"
 #include "capture.h"
 #include "cards.h"
 #include "charge.h"
@@ -248,8 +249,7 @@ static uint64_t growth(int card, uint64_t bytes)
         return bytes;
     uint64_t reserved = attribute(device, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
     uint64_t used = attribute(device, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
-    uint64_t idle = reserved > used ? reserved - used : 0;
-    return bytes > idle ? bytes - idle : 0;
+    return less(bytes, less(reserved, used));
 }
 
 typedef CUresult (*start)(CUgraphExec, CUstream);

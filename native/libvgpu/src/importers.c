@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "arithmetic.h"
 #include "footprint.h"
 #include "life.h"
 #include "member.h"
@@ -25,8 +26,8 @@ static uint64_t excess(struct hami_process *process, uint64_t owner, unsigned ca
     uint64_t figure, before = atomic_load(&process->held[card]);
     if (!footprint_figure_of((int)card, process_pid(owner), &figure))
         return 0;
-    uint64_t after = atomic_load(&process->held[card]), held = before > after ? before : after;
-    return figure > held ? figure - held : 0;
+    uint64_t after = atomic_load(&process->held[card]), held = most(before, after);
+    return less(figure, held);
 }
 
 // One sample may fall between an allocation and its free, and the member may never look again itself: what was left to it is
@@ -34,16 +35,15 @@ static uint64_t excess(struct hami_process *process, uint64_t owner, unsigned ca
 static void look_at(unsigned slot, uint64_t owner, uint64_t self, unsigned card)
 {
     struct hami_process *process = &slice()->usage->processes[slot];
-    uint64_t least = UINT64_MAX;
+    uint64_t lowest = UINT64_MAX;
     for (int i = 0; i < SAMPLES; i++) {
         if (i)
             nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
-        uint64_t sample = excess(process, owner, card);
-        least = sample < least ? sample : least;
-        if (least <= atomic_load(&process->overhead[card]))
+        lowest = least(excess(process, owner, card), lowest);
+        if (lowest <= atomic_load(&process->overhead[card]))
             return;
     }
-    ledger_raise_overhead(slice()->usage, slot, owner, self, card, least);
+    ledger_raise_overhead(slice()->usage, slot, owner, self, card, lowest);
 }
 
 void importers_look(uint64_t self)

@@ -13,24 +13,20 @@ static inline CUresult before_launch(CUfunction function, const char *call)
 // Nothing to hold and nothing to load: then a launch is the driver's call and no more.
 static inline bool goes_straight(void)
 {
-    return share_is_off() && __builtin_expect(atomic_load_explicit(&hot.library_waiting, memory_order_relaxed) == 0, 1);
+    return share_is_off() && !library_waits();
 }
 
-#define HOLD(function, blocks, stream, per_thread, call, call_driver)                                                  \
-    CUresult refused = before_launch(function, call);                                                                  \
-    if (refused != CUDA_SUCCESS)                                                                                       \
-        return refused;                                                                                                \
-    struct share_ticket ticket = share_enter(function, blocks, stream, per_thread);                                    \
-    CUresult result = call_driver;                                                                                     \
-    share_leave(&ticket);                                                                                              \
-    return result
-
-// The launches that programs are full of have the long way in a function of its own: the short one then fits into one line
-// of the processor's cache, and leaves the arguments where they are.
+// The long way is a function of its own: the short one then fits into two lines of the processor's cache.
 #define LAUNCH(name, parameters, arguments, blocks, stream, per_thread)                                                \
     static __attribute__((noinline)) CUresult name##_held parameters                                                   \
     {                                                                                                                  \
-        HOLD(f, blocks, stream, per_thread, #name, REAL(name) arguments);                                              \
+        CUresult refused = before_launch(f, #name);                                                                    \
+        if (refused != CUDA_SUCCESS)                                                                                   \
+            return refused;                                                                                            \
+        struct share_ticket ticket = share_enter(f, blocks, stream, per_thread);                                       \
+        CUresult result = REAL(name) arguments;                                                                        \
+        share_leave(&ticket);                                                                                          \
+        return result;                                                                                                 \
     }                                                                                                                  \
                                                                                                                        \
     __attribute__((aligned(64))) CUresult name parameters                                                              \
@@ -62,24 +58,15 @@ LAUNCH(cuLaunchKernel_ptsz, LAUNCH_PARAMETERS, LAUNCH_ARGUMENTS, GRID, hStream, 
 LAUNCH(cuLaunchKernelEx, EX_PARAMETERS, EX_ARGUMENTS, grid_of(config), EX_STREAM, false)
 LAUNCH(cuLaunchKernelEx_ptsz, EX_PARAMETERS, EX_ARGUMENTS, grid_of(config), EX_STREAM, true)
 
-CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
-                                   unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
-                                   unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
-{
-    HOLD(f, GRID, hStream, false, __func__,
-         REAL(cuLaunchCooperativeKernel)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
-                                         sharedMemBytes, hStream, kernelParams));
-}
+#define COOPERATIVE_PARAMETERS                                                                                         \
+    (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX,        \
+     unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,                    \
+     void **kernelParams)
+#define COOPERATIVE_ARGUMENTS                                                                                          \
+    (f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams)
 
-CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
-                                        unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
-                                        unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
-                                        void **kernelParams)
-{
-    HOLD(f, GRID, hStream, true, __func__,
-         REAL(cuLaunchCooperativeKernel_ptsz)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ,
-                                              sharedMemBytes, hStream, kernelParams));
-}
+LAUNCH(cuLaunchCooperativeKernel, COOPERATIVE_PARAMETERS, COOPERATIVE_ARGUMENTS, GRID, hStream, false)
+LAUNCH(cuLaunchCooperativeKernel_ptsz, COOPERATIVE_PARAMETERS, COOPERATIVE_ARGUMENTS, GRID, hStream, true)
 
 CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsList, unsigned int numDevices,
                                               unsigned int flags)
@@ -93,19 +80,10 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsLi
     return REAL(cuLaunchCooperativeKernelMultiDevice)(launchParamsList, numDevices, flags);
 }
 
-CUresult cuLaunch(CUfunction f)
-{
-    HOLD(f, 1, NULL, false, __func__, REAL(cuLaunch)(f));
-}
+// The first ones of CUDA, which take the grid as two numbers or not at all.
+#define PLANE ((uint64_t)grid_width * (uint64_t)grid_height)
 
-CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
-{
-    HOLD(f, (uint64_t)grid_width * (uint64_t)grid_height, NULL, false, __func__,
-         REAL(cuLaunchGrid)(f, grid_width, grid_height));
-}
-
-CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
-{
-    HOLD(f, (uint64_t)grid_width * (uint64_t)grid_height, hStream, false, __func__,
-         REAL(cuLaunchGridAsync)(f, grid_width, grid_height, hStream));
-}
+LAUNCH(cuLaunch, (CUfunction f), (f), 1, NULL, false)
+LAUNCH(cuLaunchGrid, (CUfunction f, int grid_width, int grid_height), (f, grid_width, grid_height), PLANE, NULL, false)
+LAUNCH(cuLaunchGridAsync, (CUfunction f, int grid_width, int grid_height, CUstream hStream),
+       (f, grid_width, grid_height, hStream), PLANE, hStream, false)

@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <string.h>
 
+#include "arithmetic.h"
 #include "life.h"
 #include "process.h"
 
@@ -67,8 +68,8 @@ static void note_peak(struct hami_usage *usage, unsigned card, uint64_t sum)
         ;
 }
 
-// Add, and take it back if that was too much.
-static bool attempt(struct ledger *ledger, unsigned card, uint64_t bytes, uint64_t limit)
+// Add, and take it back if that was too much.  True: it stays, and is noted as a peak if it is one already.
+static bool attempt(struct ledger *ledger, unsigned card, uint64_t bytes, uint64_t limit, bool peaks)
 {
     ledger_begin_move(ledger, bytes);
     STEP("reserve: before add");
@@ -76,10 +77,10 @@ static bool attempt(struct ledger *ledger, unsigned card, uint64_t bytes, uint64
     STEP("reserve: added");
     uint64_t sum = ledger_used(ledger->usage, card);
     bool passed = sum <= limit;
-    if (passed)
-        note_peak(ledger->usage, card, sum);
-    else
+    if (!passed)
         atomic_fetch_sub(&ledger->self->held[card], bytes);
+    else if (peaks)
+        note_peak(ledger->usage, card, sum);
     STEP(passed ? "reserve: passed" : "reserve: retreated");
     ledger_end_move(ledger, bytes);
     return passed;
@@ -93,7 +94,7 @@ bool ledger_reserve(struct ledger *ledger, unsigned card, uint64_t bytes, uint64
         without = ledger_used(ledger->usage, card);
         if (add_saturating(without, bytes) > limit)
             break;
-        if (attempt(ledger, card, bytes, limit))
+        if (attempt(ledger, card, bytes, limit, true))
             return true;
         sched_yield();
     }
@@ -104,18 +105,8 @@ bool ledger_reserve(struct ledger *ledger, unsigned card, uint64_t bytes, uint64
 
 uint64_t ledger_reserve_rest(struct ledger *ledger, unsigned card, uint64_t limit)
 {
-    uint64_t used = ledger_used(ledger->usage, card);
-    if (used >= limit)
-        return 0;
-    uint64_t rest = limit - used;
-    ledger_begin_move(ledger, rest);
-    atomic_fetch_add(&ledger->self->held[card], rest);
-    STEP("reserve rest: added");
-    bool passed = ledger_used(ledger->usage, card) <= limit;
-    if (!passed)
-        atomic_fetch_sub(&ledger->self->held[card], rest);
-    ledger_end_move(ledger, rest);
-    return passed ? rest : 0;
+    uint64_t rest = less(limit, ledger_used(ledger->usage, card));
+    return rest && attempt(ledger, card, rest, limit, false) ? rest : 0;
 }
 
 void ledger_add(struct ledger *ledger, unsigned card, uint64_t bytes)
@@ -132,7 +123,7 @@ void ledger_release(struct ledger *ledger, unsigned card, uint64_t bytes)
 {
     STEP("release: before");
     uint64_t held = atomic_load(&ledger->self->held[card]);
-    while (!atomic_compare_exchange_weak(&ledger->self->held[card], &held, held > bytes ? held - bytes : 0))
+    while (!atomic_compare_exchange_weak(&ledger->self->held[card], &held, less(held, bytes)))
         ;
     STEP("release: after");
 }

@@ -10,12 +10,16 @@
 
 CUresult library_load_kernel_slowly(CUfunction function, const char *call);
 
+// Whether a kernel may have to be loaded before it is launched.
+static inline bool library_waits(void)
+{
+    return __builtin_expect(atomic_load_explicit(&hot.library_waiting, memory_order_relaxed) != 0, 0);
+}
+
 // Before a launch: load a waiting kernel in our sight.  One load when there is none.
 static inline CUresult library_load_kernel(CUfunction function, const char *call)
 {
-    if (__builtin_expect(atomic_load_explicit(&hot.library_waiting, memory_order_relaxed) == 0, 1))
-        return CUDA_SUCCESS;
-    return library_load_kernel_slowly(function, call);
+    return library_waits() ? library_load_kernel_slowly(function, call) : CUDA_SUCCESS;
 }
 
 // Whether a library, or a kernel's, was unloaded by us because it was too big.

@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
-#include <time.h>
 
+#include "clock.h"
 #include "importers.h"
 #include "life.h"
 #include "process.h"
@@ -56,9 +56,7 @@ struct ledger *member_ledger(void)
 
 unsigned member_reap(bool now)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    uint64_t ns = (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+    uint64_t ns = clock_ns(CLOCK_MONOTONIC);
     uint64_t last = atomic_load_explicit(&last_reap_ns, memory_order_relaxed);
     if (!now && ns - last < REAP_INTERVAL_NS)
         return 0;

@@ -291,10 +291,12 @@ static SELDOM CUresult free_object(struct object *object, fn_cuMemFreeAsync real
     return result;
 }
 
-static inline CUresult free_async(CUdeviceptr dptr, CUstream stream, fn_cuMemFreeAsync real)
+static inline CUresult free_async(CUdeviceptr dptr, CUstream stream, bool per_thread)
 {
     struct object object;
-    if (cuda_enter() == DRIVER_ACTIVE && objects_take(OBJECT_MEMORY, dptr, &object))
+    enum driver_mode mode = cuda_enter();
+    fn_cuMemFreeAsync real = per_thread ? REAL(cuMemFreeAsync_ptsz) : REAL(cuMemFreeAsync);
+    if (mode == DRIVER_ACTIVE && objects_take(OBJECT_MEMORY, dptr, &object))
         return free_object(&object, real, stream);
     CUresult result = real(dptr, stream);
     if (!atomic_load_explicit(&pool_freed, memory_order_relaxed))
@@ -304,14 +306,12 @@ static inline CUresult free_async(CUdeviceptr dptr, CUstream stream, fn_cuMemFre
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
-    cuda_enter();
-    return free_async(dptr, hStream, REAL(cuMemFreeAsync));
+    return free_async(dptr, hStream, false);
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
 {
-    cuda_enter();
-    return free_async(dptr, hStream, REAL(cuMemFreeAsync_ptsz));
+    return free_async(dptr, hStream, true);
 }
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)

@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "clock.h"
 #include "process.h"
 
 static void insert_holder(struct hami_holder *holders, struct hami_holder holder)
@@ -36,13 +36,11 @@ void refusal_record(const struct ledger *ledger, const struct refusal *refusal)
     atomic_fetch_add(&usage->cards[refusal->card].refusals, 1);
     struct hami_holder holders[HAMI_MAX_HOLDERS] = {{0}};
     largest_holders(usage, refusal->card, holders);
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    uint64_t number = atomic_fetch_add(&usage->refusal_count, 1);
+    uint64_t now = clock_ns(CLOCK_REALTIME), number = atomic_fetch_add(&usage->refusal_count, 1);
     struct hami_refusal *record = &usage->refusals[number % HAMI_MAX_REFUSALS];
     atomic_store(&record->ticket, 0);
     atomic_thread_fence(memory_order_release);
-    record->time_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    record->time_ns = now;
     record->asked = refusal->asked;
     record->used = refusal->used;
     record->limit = refusal->limit;

@@ -227,7 +227,7 @@ void share_looked_slowly(void)
 
 void share_forget(CUstream stream)
 {
-    if (atomic_load_explicit(&hot.share_mode, memory_order_relaxed) == SHARE_ON)
+    if (share_is_on())
         lanes_forget(stream);
 }
 

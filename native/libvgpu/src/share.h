@@ -42,6 +42,11 @@ static inline bool share_is_off(void)
     return __builtin_expect(__atomic_load_n((int *)&hot.share_mode, __ATOMIC_RELAXED) == SHARE_OFF, 1);
 }
 
+static inline bool share_is_on(void)
+{
+    return __builtin_expect(__atomic_load_n((int *)&hot.share_mode, __ATOMIC_RELAXED) == SHARE_ON, 0);
+}
+
 // Before starting work: `what` with `size` tells work of different cost apart.
 static inline struct share_ticket share_enter(const void *what, uint64_t size, CUstream stream, bool per_thread)
 {
@@ -76,7 +81,7 @@ void share_looked_slowly(void);
 
 static inline void share_looked(void)
 {
-    if (__builtin_expect(__atomic_load_n((int *)&hot.share_mode, __ATOMIC_RELAXED) == SHARE_ON, 0))
+    if (share_is_on())
         share_looked_slowly();
 }
 
@@ -88,7 +93,7 @@ void share_waited_slowly(const struct share_wait *wait, CUresult result);
 
 static inline struct share_wait share_wait(CUstream stream, bool per_thread, bool all)
 {
-    if (__builtin_expect(__atomic_load_n((int *)&hot.share_mode, __ATOMIC_RELAXED) != SHARE_ON, 1))
+    if (!share_is_on())
         return (struct share_wait){0};
     return share_wait_slowly(stream, per_thread, all);
 }

@@ -5,14 +5,14 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "clock.h"
+
 #define SLACK_NS 1000UL  // of the timer, instead of 50 us
 #define EARLY_NS 12000UL // what waking takes, about
 
 uint64_t share_now(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    return clock_ns(CLOCK_MONOTONIC);
 }
 
 static inline void pause_cpu(void)

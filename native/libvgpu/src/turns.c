@@ -162,7 +162,7 @@ uint64_t turn_wake(const struct turn_self *self, const struct turn_other *others
     uint64_t saved = least(TURN_SAVINGS_NS, least(idle_ns, 100 * TURN_SAVINGS_NS) * self->cores / 100);
     uint64_t credit = turn_per_share(saved, self->cores);
     uint64_t behind = turn_quantum(self->cores, others, count) + credit;
-    uint64_t lowest = where > behind ? where - behind : 0;
+    uint64_t lowest = less(where, behind);
     // the others can't have got further than the whole card, at the smallest share, while we were idle
     lowest = least(lowest, self->virtual_ns + least(idle_ns, UINT64_MAX / 400) * 100);
     *fresh_until = lowest + credit;

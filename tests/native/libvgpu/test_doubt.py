@@ -16,7 +16,7 @@ from guest_calls import MIB, OUT_OF_MEMORY
 
 from hami_hub.slicepage import layout
 
-from .conftest import PROGRAMS, Machine, Slice
+from .conftest import PROGRAMS, Guest, Machine, Slice
 from .test_ledger import LEDGER, SOURCES, run
 from .test_members import eventually
 
@@ -58,42 +58,40 @@ def place(machine: Machine) -> Slice:
     return machine.slice(LIMIT)
 
 
-def test_an_allocation_waits_for_who_is_amid_a_move(place: Slice):
-    mover, other = place.guest(), place.guest()
-    mover("start()")
-    other("start()")
-    with amid_a_move(place, mover.pid, mib=300):
-        other.begin("alloc(700)")
+def started(place: Slice) -> Guest:
+    """A process with a context."""
+    guest = place.guest()
+    guest("start()")
+    return guest
+
+
+def failure_amid_a_move(place: Slice, mover: Guest, mib: int, other: Guest, code: str) -> int | None:
+    """The CUresult with which `code` fails that begins amid the move and ends after it; None if it goes well."""
+    with amid_a_move(place, mover.pid, mib=mib):
+        other.begin(code)
         time.sleep(0.05)
-    assert other.failure() is None
+    return other.failure()
+
+
+def test_an_allocation_waits_for_who_is_amid_a_move(place: Slice):
+    mover, other = started(place), started(place)
+    assert failure_amid_a_move(place, mover, 300, other, "alloc(700)") is None
     assert place.view().cards[0].refusals == 0
 
 
 def test_what_is_made_already_is_not_undone_for_who_is_amid_a_move(place: Slice):
-    mover, other = place.guest(), place.guest()
-    mover("start()")
-    other("start()")
-    with amid_a_move(place, mover.pid, mib=750):
-        other.begin("cuModuleLoadData(200)")
-        time.sleep(0.05)
-    assert other.failure() is None
+    mover, other = started(place), started(place)
+    assert failure_amid_a_move(place, mover, 750, other, "cuModuleLoadData(200)") is None
     assert place.view().cards[0].overshoots == 0
     assert place.used() == 2 * CONTEXT + 200
 
 
 def test_a_context_waits_for_who_is_amid_a_move(place: Slice):
-    mover, other = place.guest(), place.guest()
-    mover("start()")
-    with amid_a_move(place, mover.pid, mib=850):
-        other.begin("start()")
-        time.sleep(0.05)
-    assert other.failure() is None
+    assert failure_amid_a_move(place, started(place), 850, place.guest(), "start()") is None
 
 
 def test_who_was_killed_amid_a_move_stands_in_nobodys_way(place: Slice):
-    mover, other = place.guest(), place.guest()
-    mover("start()")
-    other("start()")
+    mover, other = started(place), started(place)
     with amid_a_move(place, mover.pid, mib=300):
         mover.kill()
         assert other.refused("alloc(700)") is None
@@ -101,9 +99,7 @@ def test_who_was_killed_amid_a_move_stands_in_nobodys_way(place: Slice):
 
 
 def test_what_is_really_held_is_refused(place: Slice):
-    holder, other = place.guest(), place.guest()
-    holder("start()")
-    other("start()")
+    holder, other = started(place), started(place)
     with amid_a_move(place, holder.pid, mib=300, moving=False):
         assert other.refused("alloc(700)") == OUT_OF_MEMORY
     with amid_a_move(place, holder.pid, mib=300):
@@ -123,8 +119,7 @@ def test_memory_that_needs_no_context_waits_for_the_slices_first(place: Slice):
 
 def test_small_allocations_of_one_never_take_the_last_block_from_another(native, machine: Machine, place: Slice):
     """Each may need a block of 2 MiB until its address is known."""
-    other = place.guest()
-    other("start()")
+    other = started(place)
     program = native.compile(PROGRAMS / "small_churn.c", flags=(f"-L{native.sim}", "-l:libcuda.so.1"))
     with subprocess.Popen(
         [program], env={**machine.environment, **place.environment}, stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -26,11 +26,6 @@ const struct slice *slice(void)
     return &place;
 }
 
-struct ledger *member_ledger(void)
-{
-    return &self;
-}
-
 unsigned member_reap(bool now)
 {
     (void)now;
@@ -83,30 +78,28 @@ static void what_is_held_refuses_after_one_pause(void)
     CHECK(pauses == 1);
 }
 
-static void go_on_at_the_fifth(void)
+static uint64_t settled; // what the other one then really holds
+
+static void settle_at_the_fifth(void)
 {
     if (pauses == 5)
-        set_other(600, 0);
+        set_other(settled, 0);
 }
 
 static void what_moves_is_waited_for(void)
 {
     set_other(900, 300);
-    on_pause = go_on_at_the_fifth;
+    settled = 600;
+    on_pause = settle_at_the_fifth;
     CHECK(reserve(400));
     CHECK(pauses == 5);
-}
-
-static void go_on_without_room(void)
-{
-    if (pauses == 5)
-        set_other(900, 0);
 }
 
 static void what_moved_and_stayed_refuses(void)
 {
     set_other(900, 300);
-    on_pause = go_on_without_room;
+    settled = 900;
+    on_pause = settle_at_the_fifth;
     CHECK(!reserve(400));
     CHECK(pauses == 6);
 }
